@@ -12,7 +12,7 @@ end
 
 -- Files that test kernels, and what scripts make of their own.
 local kernels = {
-  "_conv%.", "_extensions", "_fixtures_ops", "_graph_ops", "_linalg", "_norm", "_pointwise", "_reduce",
+  "_attention_op", "_conv%.", "_extensions", "_fixtures_ops", "_graph_ops", "_linalg", "_norm", "_pointwise", "_reduce",
   "_registry_values", "_registry_hybrid", "_rnn", "_signals",
 }
 

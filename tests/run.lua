@@ -12,12 +12,15 @@ local modes = require "tests.modes"
 local program = arg[-1] or "build/perigee"
 io.stdout:setvbuf("line")
 
+local known = {mode = true, file = true, isolate = true, jobs = true, times = true, all = true, program = true}
 local opts = {}
 for _, a in ipairs(arg) do
-  local key, value = a:match("^%-%-(%w+)=(.*)$")
-  if key then opts[key] = value
-  elseif a:match("^%-%-") then opts[a:sub(3)] = true
-  else opts.pattern = a end
+  local key, value = a:match("^%-%-(%w+)=?(.*)$")
+  if key and not known[key] then
+    print("tests/run.lua: unknown option --" .. key .. "; its first lines say which there are")
+    os.exit(1)
+  end
+  if key then opts[key] = a:find("=", 1, true) and value or true else opts.pattern = a end
 end
 
 local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tensor/ops/linalg_rules.h"
+#include "tensor/ops/random_rules.h"
 #include "tensor/ops/reduce_rules.h"
 
 namespace pg {
@@ -79,8 +80,14 @@ Var hidden_rows(const Var& scores) {
                     Var(-std::numeric_limits<double>::infinity()));
 }
 
+// Weights, or gradients of dropped weights, after the dropout of the op.
+Var dropped(const Rule& c, const Var& v) {
+  if (c.attr<double>("dropout_p") == 0) return v;
+  return call<"dropout">(v, {{"p", c.raw("dropout_p")}, {"training", true}, {"generator", c.raw("generator")}});
+}
+
 // The composition, which holds all scores.
-Var attend_by_scores(const Rule& c, const Attention& a, bool drops) {
+Var attend_by_scores(const Rule& c, const Attention& a) {
   Var scores = scores_of(a), hidden;
   if (a.mask.defined()) {
     hidden = hidden_rows(scores);
@@ -88,8 +95,7 @@ Var attend_by_scores(const Rule& c, const Attention& a, bool drops) {
   }
   Var weights = call<"softmax">(scores, {{"dim", int64_t(-1)}});
   if (a.mask.defined()) weights = call<"where">(hidden, Var(0.0), weights);
-  if (drops) weights = call<"dropout">(weights, {{"p", c.raw("dropout_p")}, {"generator", c.raw("generator")}});
-  return call<"matmul">(weights, a.value);
+  return call<"matmul">(dropped(c, weights), a.value);
 }
 
 // --- attention_rows and attention_grads: the op and its derivative in memory linear in the numbers of positions ---
@@ -138,17 +144,17 @@ std::vector<Var> decompose_attention_rows(Rule& c) {
   const Var scores = scores_of(a);
   if (!a.mask.defined()) {
     const Var lse = call<"logsumexp">(scores, {{"dim", Ints{-1}}});
-    return {attend_by_scores(c, a, false), lse};
+    return {attend_by_scores(c, a), lse};
   }
   const Var hidden = hidden_rows(scores);
   const Var lse = call<"logsumexp">(call<"where">(hidden, Var(0.0), scores), {{"dim", Ints{-1}}});
   const Var none(std::numeric_limits<double>::infinity());
-  return {attend_by_scores(c, a, false), call<"where">(call<"squeeze">(hidden, {{"dim", Ints{-1}}}), none, lse)};
+  return {attend_by_scores(c, a), call<"where">(call<"squeeze">(hidden, {{"dim", Ints{-1}}}), none, lse)};
 }
 
-// The gradients of scores, from the weights, the cotangent dy and delta = sum(dy out).
-Var score_grads(const Attention& a, const Var& weights, const Var& dy, const Var& delta) {
-  return weights * (call<"matmul">(dy, matrix_transpose(a.value)) - insert_last(delta));
+// The gradients of scores, from the weights before dropout, the cotangent dy and delta = sum(dy out).
+Var score_grads(const Rule& c, const Attention& a, const Var& weights, const Var& dy, const Var& delta) {
+  return weights * (dropped(c, call<"matmul">(dy, matrix_transpose(a.value))) - insert_last(delta));
 }
 
 void vjp_attention_rows(Vjp& c) {
@@ -157,14 +163,16 @@ void vjp_attention_rows(Vjp& c) {
   Var delta = call<"sum">(dy * c.out(0), {{"dim", Ints{-1}}});
   if (c.has_dy(1)) delta = delta - c.dy(1);
   if (c.needs(0) || c.needs(1) || c.needs(2)) {
-    const std::vector<Var> grads =
-        call_all<"attention_grads">({a.query, a.key, a.value, lse, delta, dy, a.mask},
-                                    {{"is_causal", c.raw("is_causal")}, {"scale", c.raw("scale")}});
+    const std::vector<Var> grads = call_all<"attention_grads">({a.query, a.key, a.value, lse, delta, dy, a.mask},
+                                                               {{"is_causal", c.raw("is_causal")},
+                                                                {"scale", c.raw("scale")},
+                                                                {"dropout_p", c.raw("dropout_p")},
+                                                                {"generator", c.raw("generator")}});
     for (size_t i = 0; i < 3; ++i)
       if (c.needs(i)) c.set(i, grads[i]);
   }
   if (c.has(3) && c.needs(3))  // all scores: as many as the mask of a single head has
-    c.set(3, score_grads(a, call<"exp">(scores_of(a) - insert_last(lse)), dy, delta));
+    c.set(3, score_grads(c, a, call<"exp">(scores_of(a) - insert_last(lse)), dy, delta));
 }
 
 void infer_attention_grads(Infer& c) {
@@ -182,9 +190,9 @@ void infer_attention_grads(Infer& c) {
 std::vector<Var> decompose_attention_grads(Rule& c) {
   const Attention a = inputs_of(c, 6);
   const Var dy = c.in(5), weights = call<"exp">(scores_of(a) - insert_last(c.in(3)));
-  const Var grads = score_grads(a, weights, dy, c.in(4));
+  const Var grads = score_grads(c, a, weights, dy, c.in(4));
   return {call<"matmul">(grads, a.key) * Var(a.scale), call<"matmul">(matrix_transpose(grads), a.query * Var(a.scale)),
-          call<"matmul">(matrix_transpose(weights), dy)};
+          call<"matmul">(matrix_transpose(dropped(c, weights)), dy)};
 }
 
 // The multiply-adds of products of all scores: so many with the width of queries, and with that of values. `rows` has
@@ -224,11 +232,10 @@ std::vector<Var> decompose_attention(Rule& c) {
   if (c.has(3)) a.mask = c.input(3).dtype() == DType::kBool ? c.in(3) : as_dtype(c.in(3), t);
   a.scale = c.has_attr("scale") ? c.attr<double>("scale") : 1 / std::sqrt(double(a.query.shape().back()));
   const bool grouped = c.attr<bool>("enable_gqa") && group_heads(a);
-  const bool drops = c.attr<double>("dropout_p") > 0 && c.context().training;
-  const bool empty = a.query.numel() == 0 || a.key.numel() == 0 || a.value.numel() == 0;
-  Var out = empty || drops ? attend_by_scores(c, a, drops)
-                           : call<"attention_rows">({a.query, a.key, a.value, a.mask},
-                                                    {{"is_causal", a.causal}, {"scale", a.scale}});
+  const double share = c.context().training ? c.attr<double>("dropout_p") : 0;
+  Var out = call<"attention_rows">(
+      {a.query, a.key, a.value, a.mask},
+      {{"is_causal", a.causal}, {"scale", a.scale}, {"dropout_p", share}, {"generator", c.raw("generator")}});
   if (grouped) out = call<"flatten">(out, {{"start_dim", int64_t(-4)}, {"end_dim", int64_t(-3)}});
   return {out};
 }
@@ -238,7 +245,9 @@ std::vector<Var> decompose_attention(Rule& c) {
 void add_attention_op(Registry& r) {
   const std::vector<AttrDef> attrs = {
       {"is_causal", AttrKind::kBool, false, "hide the positions after each query's own"},
-      {"scale", AttrKind::kFloat, 1.0, "factor of the products"}};
+      {"scale", AttrKind::kFloat, 1.0, "factor of the products"},
+      {"dropout_p", AttrKind::kFloat, 0.0, "share of the weights that is dropped", false, 0, 1},
+      generator_attr()};
   const InputDef query{"query", kReal}, key{"key", kReal}, value{"value", kReal};
   const InputDef mask{"attn_mask", kAnyDType, Arity::kOptional};
   const OpDef rows[] = {
@@ -252,7 +261,7 @@ void add_attention_op(Registry& r) {
        .infer = infer_attention_rows,
        .vjp_all = vjp_attention_rows,
        .decompose = decompose_attention_rows,
-       .traits = kHidden | kTotal,
+       .traits = kHidden | kTotal | kRandom,
        .multiply_adds = [](std::span<const View> in,
                            std::span<const View> out) { return score_work(in, out[1], 1, 1); }},
       {.name = "attention_grads",
@@ -264,7 +273,7 @@ void add_attention_op(Registry& r) {
        .outputs = {"dquery", "dkey", "dvalue"},
        .infer = infer_attention_grads,
        .decompose = decompose_attention_grads,
-       .traits = kHidden | kTotal,
+       .traits = kHidden | kTotal | kRandom,
        .multiply_adds = [](std::span<const View> in, std::span<const View>) { return score_work(in, in[3], 3, 2); }},
       {.name = "scaled_dot_product_attention",
        .doc =

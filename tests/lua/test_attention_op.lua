@@ -95,6 +95,51 @@ t.test("NaN and infinite scores spread to their own query only", function()
   t.check(pg.scaled_dot_product_attention(q, k, v)[2]:isnan():all():item())
 end)
 
+t.test("dropout by the kernel is that of the composition", function()
+  local q, k, v = random(2, 130, 4), random(2, 140, 4), random(2, 140, 3)
+  local options = {dropout_p = 0.3, is_causal = true}
+  local keys = {pg.Generator(5), pg.Generator(5)}
+  local function op(a, b, c) return pg.scaled_dot_product_attention(a, b, c, {dropout_p = 0.3, is_causal = true, generator = keys[1]}) end
+  local function composed(a, b, c)
+    local scores = a:matmul(b:transpose(-2, -1)) / 2
+    local weights = pg.where(pg.ones(130, 140):tril():gt(0), scores, -math.huge):softmax(-1)
+    return weights:dropout(0.3, true, {generator = keys[2]}):matmul(c)
+  end
+  local y = pg.scaled_dot_product_attention(q, k, v, options)
+  local cotangent = gradcheck.random(y.shape)
+  pg.train_mode(function()
+    local got, grads = gradients(op, {q, k, v}, cotangent)
+    local expected, expected_grads = gradients(composed, {q, k, v}, cotangent)
+    t.close(got, expected, close)
+    for i, g in ipairs(expected_grads) do t.close(grads[i], g, close) end
+    t.check(not got:allclose(y))
+    local all = pg.scaled_dot_product_attention(q, k, v, {dropout_p = 1})
+    t.equal(all, pg.zeros_like(all))
+  end)
+  pg.train_mode(function()
+    local seed = 7
+    gradcheck.check(function(list)
+      return {pg.scaled_dot_product_attention(list[1], list[2], list[3], {dropout_p = 0.4, generator = pg.Generator(seed)})}
+    end, {random(2, 3, 2), random(2, 4, 2), random(2, 4, 2)})
+  end)
+end)
+
+t.test("sizes of 0", function()
+  local none = pg.scaled_dot_product_attention(random(2, 3, 4), pg.zeros({2, 0, 4}, {dtype = "float64"}), pg.zeros({2, 0, 5}, {dtype = "float64"}))
+  t.equal(none, pg.zeros({2, 3, 5}, {dtype = "float64"}))
+  local v = random(4, 2)
+  local mean = pg.scaled_dot_product_attention(pg.zeros({3, 0}, {dtype = "float64"}), pg.zeros({4, 0}, {dtype = "float64"}), v, {scale = 1})
+  t.close(mean, v:mean(1, true):expand(3, 2))
+  for _, sizes in ipairs{{0, 3, 4, 5}, {2, 0, 4, 5}, {2, 3, 0, 5}, {2, 3, 4, 0}} do
+    local queries, keys, width, value_width = unpack(sizes)
+    local function zeros(...) return pg.zeros({1, ...}, {dtype = "float64"}) end
+    local _, grads = gradients(function(q, k, value)
+      return pg.scaled_dot_product_attention(q, k, value, {scale = 1})
+    end, {zeros(queries, width), zeros(keys, width), zeros(keys, value_width)})
+    t.equal(grads[3].shape, {1, keys, value_width})
+  end
+end)
+
 t.test("memory is linear in the number of positions", function()
   local length = 2048
   local x = pg.randn(1, 2, length, 8):attach_grad()

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tensor/cpu/attention/attention_simd.h"
+#include "tensor/cpu/fill/dropout.h"
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/gemm/gemm_simd.h"
 #include "tensor/cpu/scratch.h"
@@ -38,11 +39,25 @@ int64_t visible(const Head<T>& h, int64_t query, int64_t key, int64_t n) {
   return h.causal ? std::clamp<int64_t>(query - key + 1, 0, n) : n;
 }
 
+// Drops weights of a query, or gradients of dropped weights.
+template <class T>
+void drop_weights(const Head<T>& h, int64_t query, int64_t key, int64_t n, T* row) {
+  if (h.drops.share > 0) drop(h.drops.key, h.drops.share, h.drops.first + query * h.keys + key, n, row);
+}
+
 // Copies queries times the scale, as dense rows.
 template <class T>
 void scale_queries(const Head<T>& h, int64_t first, int64_t count, T* to) {
   const auto loops = attention_loops(T());
   for (int64_t i = 0; i < count; ++i) loops.scale(to + i * h.width, h.query.row(first + i), h.width, h.scale);
+}
+
+// gemm_simd for sizes that may be 0.
+template <class T>
+void multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b,
+              int64_t ldb, T* c, bool adds) {
+  if (k == 0 && !adds) std::fill_n(c, m * n, T(0));
+  if (m * n * k > 0) gemm_simd(trans_a, trans_b, m, n, k, a, lda, b, ldb, c, n, adds);
 }
 
 }  // namespace
@@ -66,6 +81,7 @@ void attend(const Head<T>& h, int64_t first, int64_t count, T* out, T* lse) {
       const int64_t seen = visible(h, first + i, key, n);
       apply_mask(h.mask, first + i, key, seen, row);
       factors[i] = loops.weigh(row, seen, h.mask.data != nullptr, rows[i]);
+      drop_weights(h, first + i, key, seen, row);
       std::fill(row + seen, row + n, T(0));
     }
     T* sums = key == 0 ? out : part;
@@ -95,20 +111,22 @@ void attend_backward(const Head<T>& h, const Matrix<T>& dy, const T* lse, const 
     for (int64_t q = h.causal ? key / kQueryBlock * kQueryBlock : 0; q < h.queries; q += kQueryBlock) {
       const int64_t count = std::min(kQueryBlock, h.queries - q);
       const T* queries = scaled + q * h.width;
-      gemm_simd(false, true, count, n, h.width, queries, h.width, keys.data, keys.stride, weights, n);
-      gemm_simd(false, true, count, n, h.value_width, dy.row(q), dy.stride, values.data, values.stride, grads, n);
+      multiply(false, true, count, n, h.width, queries, h.width, keys.data, keys.stride, weights, false);
+      multiply(false, true, count, n, h.value_width, dy.row(q), dy.stride, values.data, values.stride, grads, false);
       for (int64_t i = 0; i < count; ++i) {
         T *p = weights + i * n, *g = grads + i * n;
         const int64_t seen = visible(h, q + i, key, n);
         apply_mask(h.mask, q + i, key, seen, p);
         loops.weights(p, seen, lse[q + i]);
+        drop_weights(h, q + i, key, seen, g);
         loops.score_grads(p, g, seen, delta[q + i]);
+        drop_weights(h, q + i, key, seen, p);
         std::fill(p + seen, p + n, T(0));
         std::fill(g + seen, g + n, T(0));
       }
-      gemm_simd(true, false, n, h.value_width, count, weights, n, dy.row(q), dy.stride, dv_rows, h.value_width, true);
-      gemm_simd(true, false, n, h.width, count, grads, n, queries, h.width, dk_rows, h.width, true);
-      gemm_simd(false, false, count, h.width, n, grads, n, keys.data, keys.stride, dq + q * h.width, h.width, true);
+      multiply(true, false, n, h.value_width, count, weights, n, dy.row(q), dy.stride, dv_rows, true);
+      multiply(true, false, n, h.width, count, grads, n, queries, h.width, dk_rows, true);
+      multiply(false, false, count, h.width, n, grads, n, keys.data, keys.stride, dq + q * h.width, true);
     }
   }
 }

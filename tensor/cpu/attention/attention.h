@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 
+#include "tensor/random.h"
+
 namespace pg::cpu {
 
 // A matrix whose rows are `stride` elements apart.
@@ -20,6 +22,13 @@ struct Mask {
   int64_t row = 0, column = 0;
 };
 
+// Dropout of the weights: those of a head begin at element `first` of the weights of all heads.
+struct Drops {
+  double share = 0;
+  RandomKey key;
+  int64_t first = 0;
+};
+
 template <class T>
 struct Head {
   int64_t queries, keys, width, value_width;
@@ -27,13 +36,14 @@ struct Head {
   Mask mask;
   bool causal;  // query i sees keys 0 to i
   T scale;      // of the products
+  Drops drops;
 };
 
 // Queries of a call of attend, and keys of one step of attend_backward.
 constexpr int64_t kQueryBlock = 128, kKeyBlock = 128;
 
-// Writes softmax(scale query key^T + mask) value, `count` <= kQueryBlock dense rows from query `first` on, and the
-// logarithm of the sum of e^score of each. A row that the mask hides is 0, and its logarithm inf.
+// Writes dropped(softmax(scale query key^T + mask)) value, `count` <= kQueryBlock dense rows from query `first` on, and
+// the logarithm of the sum of e^score of each. A row that the mask hides is 0, and its logarithm inf.
 template <class T>
 void attend(const Head<T>& head, int64_t first, int64_t count, T* out, T* lse);
 

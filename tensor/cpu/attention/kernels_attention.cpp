@@ -106,6 +106,7 @@ struct Heads {
   Masks mask;
   bool causal;
   T scale;
+  cpu::Drops drops;
 
   Heads(const KernelArgs& a, const View& mask_view)
       : batch(without_last(a.out[0].shape(), 2)),
@@ -114,11 +115,22 @@ struct Heads {
         value(a.in[2], batch),
         mask(mask_view, batch, query.rows(), key.rows()),
         causal(a.attr<bool>("is_causal")),
-        scale(T(a.attr<double>("scale"))) {}
+        scale(T(a.attr<double>("scale"))),
+        drops{a.attr<double>("dropout_p"), a.attr<RandomKey>("generator")} {}
   int64_t count() const { return numel(batch); }
   Head<T> at(int64_t index) const {
-    return {query.rows(),  key.rows(),      query.columns(), value.columns(), query.at(index),
-            key.at(index), value.at(index), mask.at(index),  causal,          scale};
+    const int64_t weights = query.rows() * key.rows();
+    return {query.rows(),
+            key.rows(),
+            query.columns(),
+            value.columns(),
+            query.at(index),
+            key.at(index),
+            value.at(index),
+            mask.at(index),
+            causal,
+            scale,
+            {drops.share, drops.key, index * weights}};
   }
   int64_t macs() const { return query.rows() * key.rows() * (query.columns() + value.columns()); }  // of a head
 };
@@ -161,7 +173,7 @@ void attention_backward(const KernelArgs& a) {
     grads[i] = a.out[i].as<T>();
     cpu::zero_bytes(grads[i], a.out[i].numel() * int64_t(sizeof(T)));
   }
-  const int64_t blocks = (keys + cpu::kKeyBlock - 1) / cpu::kKeyBlock;
+  const int64_t blocks = std::max<int64_t>(1, (keys + cpu::kKeyBlock - 1) / cpu::kKeyBlock);
   const int64_t shares = std::clamp<int64_t>(kShares / std::max<int64_t>(heads.count(), 1), 1, blocks);
   const int64_t size = queries * width;
   std::vector<T> further(size_t(heads.count() * (shares - 1) * size), T(0));
@@ -177,7 +189,7 @@ void attention_backward(const KernelArgs& a) {
                            grads[2] + (head * keys + first) * value_width);
     }
   });
-  parallel_for(heads.count(), kMacsPerTask / (size * shares) + 1, [&](int64_t begin, int64_t end) {
+  parallel_for(heads.count(), kMacsPerTask / std::max<int64_t>(size * shares, 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t h = begin; h < end; ++h)
       sum_shares(size, shares, further.data() + h * (shares - 1) * size, heads.scale, grads[0] + h * size);
   });

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <vector>
 
+#include "tensor/cpu/fill/dropout.h"
 #include "tensor/cpu/loops.h"
 #include "tensor/cpu/move/index.h"
 #include "tensor/cpu/register.h"
@@ -118,28 +119,37 @@ void fill_bits(const RandomKey& key, int64_t n, uint64_t* out) {
   });
 }
 
-// Drops an element when its word is below p 2^32.
-template <class T, class C>
-void dropout_typed(const RandomKey& key, double p, int64_t n, const T* x, T* out) {
+// Drops an element when its word is below p 2^32. x and out are those of elements [begin, end).
+template <class T>
+void drop_span(const RandomKey& key, double p, int64_t begin, int64_t end, const T* x, T* out) {
+  using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const uint64_t threshold = uint64_t(std::ceil(p * 0x1p32));
   const C scale = p < 1 ? C(1 / (1 - p)) : C(0);
-  parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
-    Words words;
-    for (int64_t pos = begin; pos < end;) {
-      const int64_t group = pos / kGroup, skip = pos - group * kGroup, count = std::min(end - pos, kGroup - skip);
-      words.draw(key, group, 1);
-      const uint32_t* w = words.word[0] + skip;
-      PERIGEE_INDEPENDENT
-      for (int64_t i = 0; i < count; ++i) out[pos + i] = w[i] < threshold ? T(C(0)) : T(C(x[pos + i]) * scale);
-      pos += count;
-    }
-  });
+  Words words;
+  for (int64_t pos = begin; pos < end;) {
+    const int64_t group = pos / kGroup, skip = pos - group * kGroup, count = std::min(end - pos, kGroup - skip);
+    words.draw(key, group, 1);
+    const uint32_t* w = words.word[0] + skip;
+    PERIGEE_INDEPENDENT
+    for (int64_t i = 0; i < count; ++i) out[i] = w[i] < threshold ? T(C(0)) : T(C(x[i]) * scale);
+    pos += count, x += count, out += count;
+  }
 }
+
+void drop_f32(const RandomKey& key, double p, int64_t first, int64_t n, float* x) {
+  drop_span(key, p, first, first + n, x, x);
+}
+void drop_f64(const RandomKey& key, double p, int64_t first, int64_t n, double* x) {
+  drop_span(key, p, first, first + n, x, x);
+}
+
 void apply_dropout(DType t, const RandomKey& key, double p, int64_t n, const void* x, void* out) {
   visit_floating(t, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
-    dropout_typed<T, C>(key, p, n, static_cast<const T*>(x), static_cast<T*>(out));
+    const T* from = static_cast<const T*>(x);
+    T* to = static_cast<T*>(out);
+    parallel_for(n, kGrain,
+                 [&](int64_t begin, int64_t end) { drop_span(key, p, begin, end, from + begin, to + begin); });
   });
 }
 
@@ -153,6 +163,14 @@ HWY_EXPORT(fill_uniform);
 HWY_EXPORT(fill_normal);
 HWY_EXPORT(fill_bits);
 HWY_EXPORT(apply_dropout);
+HWY_EXPORT(drop_f32);
+HWY_EXPORT(drop_f64);
+void drop(const RandomKey& key, double p, int64_t first, int64_t n, float* x) {
+  HWY_DYNAMIC_DISPATCH(drop_f32)(key, p, first, n, x);
+}
+void drop(const RandomKey& key, double p, int64_t first, int64_t n, double* x) {
+  HWY_DYNAMIC_DISPATCH(drop_f64)(key, p, first, n, x);
+}
 }  // namespace cpu
 namespace {
 
