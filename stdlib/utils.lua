@@ -74,6 +74,11 @@ function utils.split_data(data, num_slice, opts)
   return data:split(sizes, opts.batch_axis)
 end
 
+--- pg.utils.plot(x[, kind]) -> the drawing of a tensor or a list of numbers as text for a terminal: "line" (also of the
+--- rows of a matrix), "hist", "heat" or "image". Without kind 1 dim is a line, 2 dims are a heat map and 3 dims an image.
+--- Example: return #pg.utils.plot({1, 0.5, 0.3, 0.2}) > 0
+function utils.plot(x, kind) return core.require("tools.plot").text(x, kind) end
+
 local function is_terminal()
   if core.is_terminal then return core.is_terminal(2) end
   local ok, answer = pcall(function()

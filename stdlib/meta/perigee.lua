@@ -4471,6 +4471,13 @@ function utils.clip_global_norm(arrays, max_norm, options) end
 ---@return any
 function utils.clip_value(arrays, max_value) end
 
+---pg.utils.plot(x[, kind]) -> the drawing of a tensor or a list of numbers as text for a terminal: "line" (also of the
+---rows of a matrix), "hist", "heat" or "image". Without kind 1 dim is a line, 2 dims are a heat map and 3 dims an image.
+---@param x any
+---@param kind any
+---@return any
+function utils.plot(x, kind) end
+
 ---pg.utils.progress(total[, label]) -> a progress display on standard error: a bar on a terminal, else a line per
 ---tenth of the total. In a host with a print callback the lines go there.
 ---@param total any

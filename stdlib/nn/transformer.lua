@@ -67,7 +67,7 @@ local function define_layer(name, spec)
     check(self, o)
     self:_make(o)
     self.ffn = feed_forward(o)
-  self.ffn_norm = norm(o)
+    self.ffn_norm = norm(o)
     self.dropout = basic.Dropout(o.dropout)
   end
 

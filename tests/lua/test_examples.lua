@@ -62,6 +62,13 @@ t.test("char_lm reads a file", function()
   t.check(example("char_lm", "--tiny README.md"):find("the loss fell"))
 end)
 
+t.test("char_transformer trains on a text, draws its loss and samples", function()
+  local out = example("char_transformer", "--tiny")
+  local from, to = out:match("the loss fell from ([%d.]+) to ([%d.]+); the step was traced 1 time")
+  t.check(from and tonumber(to) < tonumber(from) - 1, out)
+  t.check(out:find("│", 1, true) and out:find("sample: .+"))
+end)
+
 t.test("beam_search finds what a greedy search misses", function()
   local out = example("beam_search", "--tiny")
   local best, greedy, all = tonumber(out:match("best sequences:\n +(%S+)")), tonumber(out:match("greedy: (%S+)")), tonumber(out:match("the best of all: (%S+)"))
