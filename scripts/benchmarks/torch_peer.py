@@ -153,6 +153,19 @@ case("softmax_4096x1024", lambda: no_grad(lambda x: torch.softmax(x, -1), rnd(40
 case("layernorm_4096x1024", lambda: no_grad(lambda x, g, b: F.layer_norm(x, (1024,), g, b), rnd(4096, 1024),
                                             torch.ones(1024), torch.zeros(1024)))
 case("sum_16m", lambda: no_grad(torch.sum, rnd(1 << 24)))
+heads = lambda: [rnd(1, 8, 4096, 64).requires_grad_() for _ in range(3)]
+
+
+def attention_step(q, k, v):
+    def step():
+        q.grad = k.grad = v.grad = None
+        F.scaled_dot_product_attention(q, k, v, is_causal=True).sum().backward()
+    return step
+
+
+if hasattr(F, "scaled_dot_product_attention"):
+    case("attention_t4096", lambda: no_grad(F.scaled_dot_product_attention, *heads()), inner=1)
+    case("attention_t4096_train", lambda: attention_step(*heads()), inner=1)
 for n in (512, 1024, 2048):
     case("gemm_%d" % n, lambda: no_grad(torch.mm, rnd(n, n), rnd(n, n)))
 M = 1 << 20
