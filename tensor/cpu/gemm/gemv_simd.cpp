@@ -25,10 +25,17 @@ HWY_INLINE float finish(float sum, int64_t n, const GemvEpilogue& e) {
   return e.relu && v <= 0 ? 0.0f : v;
 }
 
+// Finishes sums of `count` consecutive columns. Not inlined: a copy for each accumulator of a tile takes minutes to
+// compile.
+HWY_NOINLINE void finish_columns(const float* sums, int64_t count, int64_t n, float* y, int64_t y_col,
+                                 const GemvEpilogue& e) {
+  for (int64_t i = 0; i < count; ++i) y[i * y_col] = finish(sums[i], n + i, e);
+}
+
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void finish_4(V a, V b, V c, V d, int64_t n, float* y, int64_t y_col, const GemvEpilogue& e) {
   const float s[4] = {hn::GetLane(a), hn::GetLane(b), hn::GetLane(c), hn::GetLane(d)};
-  for (int i = 0; i < 4; ++i) y[i * y_col] = finish(s[i], n + i, e);
+  finish_columns(s, 4, n, y, y_col, e);
 }
 #else
 using D4 = hn::FixedTag<float, 4>;
@@ -61,7 +68,7 @@ HWY_INLINE void finish_4(V a, V b, V c, V d, int64_t n, float* y, int64_t y_col,
   }
   HWY_ALIGN float s[4];
   hn::Store(sums, d4, s);
-  for (int i = 0; i < 4; ++i) y[i * y_col] = finish(s[i], n + i, e);
+  finish_columns(s, 4, n, y, y_col, e);
 }
 #endif
 
@@ -155,7 +162,7 @@ HWY_INLINE void finish_vector(V sum, int64_t n, int64_t count, float* y, int64_t
     return;
   }
   hn::Store(sum, d, s);
-  for (int64_t i = 0; i < count; ++i) y[i * y_col] = finish(s[i], n + i, e);
+  finish_columns(s, count, n, y, y_col, e);
 }
 
 // `count` <= C * lanes columns of w. All columns of the tile stay in registers for the whole loop over k.
