@@ -30,6 +30,7 @@ void add_all_cpu_kernels(Registry& r) {
   add_channels_last_kernels(r);
   add_norm_kernels(r);
   add_loss_kernels(r);
+  add_ctc_kernels(r);
   add_create_kernels(r);
   add_random_kernels(r);
   add_optim_kernels(r);
