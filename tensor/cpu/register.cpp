@@ -26,6 +26,7 @@ void add_all_cpu_kernels(Registry& r) {
   add_sample_kernels(r);
   add_bag_kernels(r);
   add_linalg_kernels(r);
+  add_fft_kernels(r);
   add_conv_kernels(r);
   add_unfold_kernels(r);
   add_channels_last_kernels(r);
