@@ -29,17 +29,20 @@ struct Places {
     for (int64_t k = 0; k < count; ++k)
       first[size_t(k)] = (line + k) / lines.inner * lines.n * lines.inner + (line + k) % lines.inner;
   }
-  // Calls f(element number j, lane k, place) for the first n elements of `count` lines, in the order of the memory.
+  // Calls f(element number j, lane k, place) for the first n elements of `count` lines, so that neighbours in both
+  // arrays come soon after each other.
   template <class F>
   void visit(int64_t n, int64_t count, F f) const {
     Poller poll;
-    if (apart == 1) {
-      for (int64_t k = 0; k < count; ++k, poll(n))
-        for (int64_t j = 0; j < n; ++j) f(j, k, first[size_t(k)] + j);
+    if (apart > 1 && first[size_t(count) - 1] == first[0] + count - 1) {
+      for (int64_t j = 0; j < n; ++j, poll(count))
+        for (int64_t k = 0; k < count; ++k) f(j, k, first[0] + j * apart + k);
       return;
     }
-    for (int64_t j = 0; j < n; ++j, poll(count))
-      for (int64_t k = 0; k < count; ++k) f(j, k, first[size_t(k)] + j * apart);
+    constexpr int64_t kTile = 16;
+    for (int64_t tile = 0; tile < n; tile += kTile, poll(kTile * count))
+      for (int64_t k = 0; k < count; ++k)
+        for (int64_t j = tile; j < std::min(n, tile + kTile); ++j) f(j, k, first[size_t(k)] + j * apart);
   }
 };
 
