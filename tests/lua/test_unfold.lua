@@ -2,6 +2,7 @@
 -- or follow from other ops.
 local t = require "tests.support"
 local gradcheck = require "tests.gradcheck"
+local layers = require "tests.layers"
 local pg = require "perigee"
 
 t.test("unfold gives the windows of conv2d", function()
@@ -91,4 +92,27 @@ t.test("wrong deformations", function()
   fails("'x' (expected a multiple of 3 channels", pg.zeros(1, 18, 2, 2), pg.ones(2, 3, 3, 3))
   fails("'mask' (expected shape 1x9x2x2", pg.zeros(1, 18, 2, 2), w, {mask = pg.ones(1, 18, 2, 2)})
   fails("'x' (expected at least 5 elements", pg.zeros(1, 50, 1, 1), pg.ones(2, 4, 5, 5))
+end)
+
+t.test("DeformableConvolution", function()
+  for _, name in ipairs{"DeformableConvolution", "ModulatedDeformableConvolution"} do
+    local net = pg.nn[name](4, {kernel_size = {3, 2}, padding = 1, groups = 2, num_deformable_group = 2, activation = "relu"})
+    net:initialize()
+    local x = pg.randn(2, 4, 5, 6)
+    -- Without offsets it is a convolution, and the factors are 2 sigmoid(0) = 1.
+    t.close(net(x), pg.conv2d(x, net.deformable_conv_weight, net.deformable_conv_bias, {padding = 1, groups = 2}):relu(),
+            {rtol = 1e-4, atol = 1e-5})
+    net.offset_weight:set_data(pg.randn(net.offset_weight.shape) * 0.1)
+    net.offset_bias:set_data(pg.rand(net.offset_bias.shape) * 0.3 + 0.1)
+    layers.check(net, x)
+    net:cast("float64")
+    layers.gradients(net, x:to("float64"))
+  end
+  t.bad_argument(function() return pg.nn.DeformableConvolution(3, {groups = 2}) end, "DeformableConvolution", "channels")
+  t.bad_argument(function() return pg.nn.DeformableConvolution(2, {groups = 2, in_channels = 3}) end, "DeformableConvolution", "in_channels")
+  t.bad_argument(function()
+    local net = pg.nn.DeformableConvolution(2, {num_deformable_group = 2})
+    net:initialize()
+    return net(pg.ones(1, 3, 4, 4))
+  end, "DeformableConvolution", "in_channels")
 end)
