@@ -123,7 +123,7 @@ t.test("wrong labels and lengths", function()
   end
   fails("'targets' (expected labels from 1 to 3 other than blank 1, got 0 at position 2)", labels{{2, 0}, {3, 3}})
   fails("'targets' (expected labels from 1 to 3 other than blank 2, got 2 at position 1)", labels{{2, 1}, {3, 3}}, {blank = 2})
-  fails("'targets' (expected 2 rows of labels, or 1 dim, got int64 1x2 cpu)", labels{{2, 3}})
+  fails("'targets' (expected 2 rows of labels, or 1 dim, got int64 1x2 ", labels{{2, 3}})
   fails("'input_lengths' (expected whole numbers from 0 to 4, got 5 at position 1)", labels{{2}, {3}}, labels{5, 1})
   fails("'input_lengths' (expected one length for each of the 2 samples", labels{{2}, {3}}, labels{5})
   fails("'target_lengths' (expected the number of labels of each sample", labels{2, 3})
