@@ -76,7 +76,9 @@ std::vector<Var> decompose_interpolate(Rule& c) {
                                      : "linear";
   for (int d = 0; d < size.size(); ++d) {
     const int64_t in = x.shape()[d + 2];
-    const double covered = step(c, d, in, size[d], corners);
+    double covered = step(c, d, in, size[d], corners);
+    // As in PyTorch, whatever the factor that leads to this size.
+    if (mode == "nearest" && (size[d] == in || size[d] == 2 * in)) covered = double(in) / double(size[d]);
     if (in == size[d] && covered == 1) continue;
     x = call<"resample">(x, {{"dim", user_dim(d + 2)}, {"size", size[d]}, {"step", covered}, {"kind", kind}});
   }

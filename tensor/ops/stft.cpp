@@ -123,9 +123,8 @@ std::vector<Var> decompose_istft(Rule& c) {
   const int64_t count = x.shape()[2];
   const Span span = span_of(c, f, count);
   const double scale = f.normalized ? 1 / std::sqrt(double(f.size)) : 1 / double(f.size);
-  Var frames = f.onesided
-                   ? call<"fft_half">(x, {{"n", f.size}, {"dim", int64_t(2)}, {"scale", scale}, {"doubled", true}})
-                   : call<"select">(fft_complex(x, 2, true, scale), {{"dim", int64_t(-1)}, {"index", int64_t(1)}});
+  x = fitted(x, 1, f.size / 2 + 1);  // the other half is that of a real signal
+  Var frames = call<"fft_half">(x, {{"n", f.size}, {"dim", int64_t(2)}, {"scale", scale}, {"doubled", true}});
   Var weight = frame_window(c, f);
   if (weight.defined()) frames = frames * weight;
   if (!weight.defined()) weight = call<"ones_like">(call<"sum">(x));

@@ -199,11 +199,15 @@ std::vector<Tap> taps(const std::string& kind, int64_t in, int64_t out, double s
   const bool corners = kind.ends_with("corners");
   std::vector<Tap> list;
   for (int64_t o = 0; o < out; ++o) {
-    const double at = nearest || corners ? double(o) * step : (double(o) + 0.5) * step - (exact ? 0 : 0.5);
+    if (nearest || exact) {
+      // Rounded to single precision, as in PyTorch, so that a product that should be a whole number is one.
+      const float at = float((double(o) + (exact ? 0.5 : 0)) * step);
+      list.push_back({1, {std::clamp<int64_t>(int64_t(std::min(at, 1e18f)), 0, in - 1)}, {1}});
+      continue;
+    }
+    const double at = corners ? double(o) * step : (double(o) + 0.5) * step - 0.5;
     if (cubic)
       list.push_back(cubic_tap(at, in));
-    else if (nearest || exact)
-      list.push_back({1, {std::clamp<int64_t>(int64_t(at), 0, in - 1)}, {1}});
     else
       list.push_back(linear_tap(std::max(0.0, at), in));
   }
