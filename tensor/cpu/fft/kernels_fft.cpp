@@ -3,6 +3,7 @@
 #include <array>
 
 #include "tensor/cpu/fft/fft.h"
+#include "tensor/cpu/loops.h"
 #include "tensor/cpu/reduce/lines.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/scratch.h"
@@ -101,78 +102,133 @@ void complex_typed(const KernelArgs& a) {
   });
 }
 
-// The half spectra of even lengths come from transforms of half the length, of pairs of elements as complex numbers
-// (Press et al., Numerical Recipes, 12.3).
+// Spectra of real lines. Those of even lengths come from transforms of half the length, of pairs of elements as complex
+// numbers (Press et al., Numerical Recipes, 12.3).
+template <class T>
+class RealLines {
+ public:
+  RealLines(const KernelArgs& a, const View& real, const View& spectrum)
+      : lines_(lines_of(a, real.shape())),
+        halves_(complex_lines(a, spectrum)),
+        n_(lines_.n),
+        h_(n_ / 2),
+        plan_(cpu::real_fft_plan<T>(n_)),
+        scale_(T(a.attr<double>("scale"))),
+        doubled_(a.attr<bool>("doubled")) {}
+
+  void transform(const T* from, T* to) const {
+    by_blocks<T>(plan_->plan, h_ + 1, lines_.outer * lines_.inner,
+                 [&](Lanes<T> x, Lanes<T> y, int64_t line, int64_t count) {
+                   visit_real(
+                       line, count,
+                       [&](int64_t at, T* re, T* im) {
+                         *re = from[at];
+                         *im = even() ? from[at + lines_.inner] : T(0);
+                       },
+                       x);
+                   const Lanes<T> z = plan_->plan.run(x, y, count), v = z.re == x.re ? y : x;
+                   if (even()) unpack(z, v, count);
+                   const Lanes<T> out = even() ? v : z;
+                   Places(halves_, line, count).visit(h_ + 1, count, [&](int64_t j, int64_t k, int64_t at) {
+                     const T factor = (even() ? T(0.5) : T(1)) * (doubled_ && inside(j) ? 2 * scale_ : scale_);
+                     to[2 * at] = out.re[j * count + k] * factor;
+                     to[2 * at + 1] = out.im[j * count + k] * factor;
+                   });
+                 });
+  }
+
+  void invert(const T* from, T* to) const {
+    by_blocks<T>(plan_->plan, h_ + 1, lines_.outer * lines_.inner,
+                 [&](Lanes<T> x, Lanes<T> y, int64_t line, int64_t count) {
+                   const Lanes<T> v = even() ? y : x;
+                   const T part = doubled_ ? scale_ : scale_ / 2;
+                   Places(halves_, line, count).visit(h_ + 1, count, [&](int64_t j, int64_t k, int64_t at) {
+                     v.re[j * count + k] = from[2 * at] * (inside(j) ? part : scale_);
+                     v.im[j * count + k] = inside(j) ? from[2 * at + 1] * part : T(0);
+                   });
+                   if (even())
+                     pack(v, x, count);
+                   else
+                     mirror(v, count);
+                   const Lanes<T> z = pg::transform(plan_->plan, true, x, y, count);
+                   visit_real(
+                       line, count,
+                       [&](int64_t at, const T* re, const T* im) {
+                         to[at] = *re;
+                         if (even()) to[at + lines_.inner] = *im;
+                       },
+                       z);
+                 });
+  }
+
+ private:
+  bool even() const { return n_ % 2 == 0; }
+  // Whether frequency j and its conjugate are different elements of the spectrum.
+  bool inside(int64_t j) const { return j > 0 && 2 * j != n_; }
+
+  // Calls f(place, re, im) for the elements, or the pairs of elements of an even length: the place of the first one.
+  template <class F>
+  void visit_real(int64_t line, int64_t count, F f, Lanes<T> v) const {
+    Places places(lines_, line, count);
+    if (even()) places.apart *= 2;
+    places.visit(even() ? h_ : n_, count,
+                 [&](int64_t j, int64_t k, int64_t at) { f(at, v.re + j * count + k, v.im + j * count + k); });
+  }
+
+  // v[j] = z[j] + conj(z[h - j]) - i w^j (z[j] - conj(z[h - j])) with w = exp(-2 pi i / n) and z[h] = z[0].
+  void unpack(Lanes<T> z, Lanes<T> v, int64_t count) const {
+    Poller poll;
+    for (int64_t j = 0; j <= h_; ++j, poll(count)) {
+      const int64_t p = (j == h_ ? 0 : j) * count, q = (j == 0 ? 0 : h_ - j) * count, o = j * count;
+      const T c = plan_->root_re[size_t(j)], s = plan_->root_im[size_t(j)];
+      PERIGEE_INDEPENDENT
+      for (int64_t k = 0; k < count; ++k) {
+        const T re = z.im[p + k] + z.im[q + k], im = z.re[q + k] - z.re[p + k];
+        v.re[o + k] = z.re[p + k] + z.re[q + k] + c * re - s * im;
+        v.im[o + k] = z.im[p + k] - z.im[q + k] + c * im + s * re;
+      }
+    }
+  }
+
+  // z[j] = v[j] + conj(v[h - j]) + i w^-j (v[j] - conj(v[h - j])).
+  void pack(Lanes<T> v, Lanes<T> z, int64_t count) const {
+    Poller poll;
+    for (int64_t j = 0; j < h_; ++j, poll(count)) {
+      const int64_t p = j * count, q = (h_ - j) * count;
+      const T c = plan_->root_re[size_t(j)], s = -plan_->root_im[size_t(j)];
+      PERIGEE_INDEPENDENT
+      for (int64_t k = 0; k < count; ++k) {
+        const T re = v.re[p + k] - v.re[q + k], im = v.im[p + k] + v.im[q + k];
+        z.re[p + k] = v.re[p + k] + v.re[q + k] - (c * im + s * re);
+        z.im[p + k] = v.im[p + k] - v.im[q + k] + (c * re - s * im);
+      }
+    }
+  }
+
+  // The frequencies above h, for odd lengths.
+  void mirror(Lanes<T> v, int64_t count) const {
+    for (int64_t j = 1; j <= h_; ++j)
+      for (int64_t k = 0; k < count; ++k) {
+        v.re[(n_ - j) * count + k] = v.re[j * count + k];
+        v.im[(n_ - j) * count + k] = -v.im[j * count + k];
+      }
+  }
+
+  const Lines lines_, halves_;
+  const int64_t n_, h_;
+  const std::shared_ptr<const cpu::RealFftPlan<T>> plan_;
+  const T scale_;
+  const bool doubled_;
+};
+
 template <class T>
 void real_typed(const KernelArgs& a) {
-  const Lines lines = lines_of(a, a.in[0].shape()), halves = complex_lines(a, a.out[0]);
-  const int64_t n = lines.n, h = n / 2;
-  const bool even = n % 2 == 0, doubled = a.attr<bool>("doubled");
-  const auto plan = cpu::real_fft_plan<T>(n);
-  const T scale = T(a.attr<double>("scale")), *from = a.in[0].as<const T>();
-  T* to = a.out[0].as<T>();
-  by_blocks<T>(plan->plan, 0, lines.outer * lines.inner, [&](Lanes<T> x, Lanes<T> y, int64_t line, int64_t count) {
-    Places(lines, line, count).visit(n, count, [&](int64_t j, int64_t k, int64_t at) {
-      if (even) {
-        (j % 2 ? x.im : x.re)[j / 2 * count + k] = from[at];
-      } else {
-        x.re[j * count + k] = from[at];
-        x.im[j * count + k] = 0;
-      }
-    });
-    const Lanes<T> z = plan->plan.run(x, y, count);
-    Places(halves, line, count).visit(halves.n, count, [&](int64_t j, int64_t k, int64_t at) {
-      const T factor = doubled && j > 0 && 2 * j < n ? 2 * scale : scale;
-      if (!even) {
-        to[2 * at] = z.re[j * count + k] * factor;
-        to[2 * at + 1] = z.im[j * count + k] * factor;
-        return;
-      }
-      const int64_t p = (j == h ? 0 : j) * count + k, q = (j == 0 ? 0 : h - j) * count + k;
-      const T sum_re = z.re[p] + z.re[q], sum_im = z.im[p] - z.im[q];  // of z[j] and the conjugate of z[h - j]
-      const T odd_re = z.im[p] + z.im[q], odd_im = z.re[q] - z.re[p];
-      const T c = plan->root_re[size_t(j)], s = plan->root_im[size_t(j)], half = factor / 2;
-      to[2 * at] = half * (sum_re + c * odd_re - s * odd_im);
-      to[2 * at + 1] = half * (sum_im + c * odd_im + s * odd_re);
-    });
-  });
+  RealLines<T>(a, a.in[0], a.out[0]).transform(a.in[0].as<const T>(), a.out[0].as<T>());
 }
 
 template <class T>
 void half_typed(const KernelArgs& a) {
-  const Lines halves = complex_lines(a, a.in[0]), lines = lines_of(a, a.out[0].shape());
-  const int64_t n = lines.n, h = n / 2;
-  const bool even = n % 2 == 0, doubled = a.attr<bool>("doubled");
-  const auto plan = cpu::real_fft_plan<T>(n);
-  const T scale = T(a.attr<double>("scale")), inside = doubled ? scale : scale / 2, *from = a.in[0].as<const T>();
-  T* to = a.out[0].as<T>();
-  by_blocks<T>(plan->plan, h + 1, lines.outer * lines.inner, [&](Lanes<T> x, Lanes<T> y, int64_t line, int64_t count) {
-    // The spectrum of even lengths goes to y, the elements of the shorter transform to x.
-    const Lanes<T> v = even ? y : x;
-    Places(halves, line, count).visit(halves.n, count, [&](int64_t j, int64_t k, int64_t at) {
-      const bool edge = j == 0 || 2 * j == n;
-      v.re[j * count + k] = from[2 * at] * (edge ? scale : inside);
-      v.im[j * count + k] = edge ? T(0) : from[2 * at + 1] * inside;
-    });
-    Poller poll;
-    for (int64_t j = even ? 0 : 1; j < (even ? h : h + 1); ++j, poll(count))
-      for (int64_t k = 0; k < count; ++k) {
-        const int64_t p = j * count + k, q = (even ? h - j : n - j) * count + k;
-        if (!even) {
-          v.re[q] = v.re[p];
-          v.im[q] = -v.im[p];
-          continue;
-        }
-        const T re = v.re[p] - v.re[q], im = v.im[p] + v.im[q];
-        const T c = plan->root_re[size_t(j)], s = -plan->root_im[size_t(j)];
-        x.re[p] = v.re[p] + v.re[q] - (c * im + s * re);
-        x.im[p] = v.im[p] - v.im[q] + (c * re - s * im);
-      }
-    const Lanes<T> z = transform(plan->plan, true, x, y, count);
-    Places(lines, line, count).visit(n, count, [&](int64_t j, int64_t k, int64_t at) {
-      to[at] = even ? (j % 2 ? z.im : z.re)[j / 2 * count + k] : z.re[j * count + k];
-    });
-  });
+  RealLines<T>(a, a.out[0], a.in[0]).invert(a.in[0].as<const T>(), a.out[0].as<T>());
 }
 
 template <KernelFn float_kernel, KernelFn double_kernel>

@@ -64,8 +64,9 @@ template <int K>
 Jet<K> operator+(const Jet<K>& a, const Jet<K>& b) {
   if (a.log == kNever) return b;
   if (b.log == kNever) return a;
-  const double top = std::max(a.log, b.log), x = std::exp(a.log - top), y = std::exp(b.log - top);
-  Jet<K> out{top + std::log(x + y)};
+  const double gap = std::exp(-std::abs(a.log - b.log));
+  const double x = a.log >= b.log ? 1 : gap, y = a.log >= b.log ? gap : 1;
+  Jet<K> out{std::max(a.log, b.log) + std::log(x + y)};
   for (size_t s = 0; s < out.part.size(); ++s) out.part[s] = (x * a.part[s] + y * b.part[s]) / (x + y);
   return out;
 }
