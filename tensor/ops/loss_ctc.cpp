@@ -17,7 +17,7 @@ std::vector<InputDef> ctc_inputs() {
       {"log_probs", kFloating, Arity::kOne, -3, 0, "log-probabilities (steps, batch, classes), or (steps, classes)"},
       {"targets", kNumeric, Arity::kOne, 2, 3, "labels (batch, length), or the labels of all samples in a row"},
       {"input_lengths", kNumeric, Arity::kOptional, 1, 2, "steps of each sample; all without"},
-      {"target_lengths", kNumeric, Arity::kOptional, 1, 1, "labels of each sample; all without"}};
+      {"target_lengths", kNumeric, Arity::kOptional, 0, 1, "labels of each sample; all without"}};
 }
 
 // The shape of one value per sample.

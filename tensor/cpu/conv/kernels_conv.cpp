@@ -214,9 +214,21 @@ std::vector<Tap> taps(const std::string& kind, int64_t in, int64_t out, double s
   return list;
 }
 
+template <class T>
+T sum_of_tap(const Tap& t, const T* x) {
+  const T first = x[t.from[0]];
+  if (t.count == 1) return first;
+  const T two = T(t.weight[0]) * first + T(t.weight[1]) * x[t.from[1]];
+  return t.count == 2 ? two : two + T(t.weight[2]) * x[t.from[2]] + T(t.weight[3]) * x[t.from[3]];
+}
+
 // to = the sum of the elements of a tap, for `n` neighbours of each.
 template <class T>
 void gather_tap(const Tap& t, const T* x, int64_t n, T* to) {
+  if (n == 1) {
+    *to = sum_of_tap(t, x);
+    return;
+  }
   const T *a = x + t.from[0] * n, *b = x + t.from[1] * n, *c = x + t.from[2] * n, *d = x + t.from[3] * n;
   const T u = T(t.weight[0]), v = T(t.weight[1]), w = T(t.weight[2]), z = T(t.weight[3]);
   if (t.count == 1) return void(std::copy_n(a, n, to));

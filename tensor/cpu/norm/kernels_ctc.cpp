@@ -99,7 +99,8 @@ struct Problem {
     const bool rows = targets.rank() == 2;
     const int64_t width = targets.size(targets.rank() - 1);
     int64_t used = 0;
-    for (int64_t n = 0; n < batch; ++n) {
+    Poller poll;
+    for (int64_t n = 0; n < batch; ++n, poll()) {
       Sample& s = samples.emplace_back(Sample{n, length(a.in[kSteps], "input_lengths", n, steps), {}});
       const int64_t labels = length(a.in[kLabels], "target_lengths", n, rows ? width : width - used);
       read_labels(targets, rows ? n * width : used, labels, s);
