@@ -5,6 +5,7 @@ local pg = require "perigee"
 local core = pg.testing.core
 local documents = core.require("support.documents")
 local catalog = core.require("support.catalog")
+local namespace = core.require("support.namespace")
 
 local root = arg[0]:match("^(.*)/scripts/stubs%.lua$") or "."
 local target = root .. "/stdlib/meta/perigee.lua"
@@ -190,10 +191,10 @@ local function emit_module(module, t)
   emit("local %s = {}\n", module)
   for _, name in ipairs(sorted(t)) do
     local value = rawget(t, name)
-    local linear = module == "linalg" and core.op_row("linalg_" .. name)
-    if linear then
-      linear.name, linear.main = name, name
-      emit_call(linear, "linalg.", 1)
+    local row = core.op_row(namespace.op_name(module .. "." .. name))
+    if row then
+      row.name, row.main = name, name
+      emit_call(row, module .. ".", 1)
     elseif type(value) == "function" or type(value) == "table" and not is_namespace(value) then
       emit_function(module .. ".", name, catalog.entry(path .. name, value), name:find("Cell$") and "perigee.Cell" or results[module])
     end
@@ -209,7 +210,7 @@ local function emit_library(modules)
   table.sort(names)
   for _, name in ipairs(names) do
     local row = core.op_row(name)
-    if not name:find("^linalg_") then emit_call(row, "pg.", 1) end
+    if namespace.dotted(name) == name then emit_call(row, "pg.", 1) end
   end
   for _, name in ipairs(catalog.names(pg)) do
     local value = pg[name]
@@ -220,7 +221,7 @@ local function emit_library(modules)
 end
 
 local function generate()
-  local modules = {"autograd", "data", "init", "linalg", "loss", "metric", "nn", "optim", "tree", "utils"}
+  local modules = {"autograd", "data", "fft", "init", "linalg", "loss", "metric", "nn", "optim", "tree", "utils"}
   emit("---@meta perigee")
   emit("-- Written by scripts/stubs.lua from the registry and the comments of the library.\n")
   emit_tensor()

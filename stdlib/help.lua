@@ -3,6 +3,7 @@ local core = ...
 local documents = core.require("support.documents")
 local catalog = core.require("support.catalog")
 local hint = core.require("support.hint")
+local namespace = core.require("support.namespace")
 local help = {}
 
 local width, row_width, example_lines = 88, 110, 12
@@ -22,7 +23,7 @@ local function signature(row)
     if #optional > 0 then list[#list + 1] = "{" .. table.concat(optional, ", ") .. "}" end
     return table.concat(list, ", ")
   end
-  local text = "pg." .. row.name:gsub("^linalg_", "linalg.") .. "(" .. call(1) .. ")"
+  local text = "pg." .. namespace.dotted(row.name) .. "(" .. call(1) .. ")"
   if documents.has_method(row) then
     text = text .. "  or  " .. required[1] .. ":" .. row.name .. "(" .. call(2) .. ")"
   end
@@ -183,7 +184,7 @@ perigee: tensors with gradients for Lua.
   local net = pg.nn.HybridSequential(); net:add(pg.nn.Dense(10)); net:initialize(); net(x)
   local trainer = pg.optim.Trainer(net:collect_params(), "sgd", {learning_rate = 0.1}); trainer:step(batch_size)
   net:hybridize() runs net as a native graph; pg.jit(f) any function, a whole training step too
-Modules: pg.nn pg.loss pg.optim pg.init pg.data pg.metric pg.autograd pg.linalg pg.utils pg.tree
+Modules: pg.nn pg.loss pg.optim pg.init pg.data pg.metric pg.autograd pg.linalg pg.fft pg.utils pg.tree
 pg.help(f), pg.help(module) and pg.help("name") explain more, such as pg.help("softmax") or pg.help(pg.nn.Dense).
 Ops (most are also methods of tensors):]]
 

@@ -2,12 +2,7 @@
 local core = ...
 local args = core.require("support.args")
 local namespace = core.require("support.namespace")
-local linalg, ops = {}, core.ops
-
-for name, op in pairs(ops) do
-  local short = name:match("^linalg_(.+)$")
-  if short then linalg[short] = op end
-end
+local linalg, ops = namespace.of_ops("linalg"), core.ops
 
 local orders = '"fro", 1, -1, math.huge or -math.huge for two dims'
 

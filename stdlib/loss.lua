@@ -270,6 +270,32 @@ function CosineEmbeddingLoss:forward(x1, x2, label, sample_weight)
   return weigh(self, ops.where(ops.eq(label, 1), 1 - similarity, apart), sample_weight)
 end
 
+--- pg.loss.CTCLoss({layout = "NTC" or "TNC", label_layout = "NT" or "TN", weight=}), called as
+--- loss(pred, label[, pred_lengths[, label_lengths[, sample_weight]]]) with scores of C classes, of which class C is the
+--- blank: -log of the probability of the labels 1..C-1, one value a sample. Without label_lengths the labels of a sample
+--- end before its first label below 1. See pg.ctc_loss.
+--- Example: local pred, label = pg.zeros(2, 5, 4), pg.tensor({{1, 2}, {3, 0}}, {dtype = "int64"})
+--- return pg.loss.CTCLoss()(pred, label)
+local CTCLoss = define("CTCLoss", {"layout", "label_layout", "weight"}, {layout = "NTC", label_layout = "NT"})
+local read_ctc_options = CTCLoss.init
+
+function CTCLoss:init(...)
+  read_ctc_options(self, ...)
+  args.choice("CTCLoss", "layout", self._layout, {"NTC", "TNC"})
+  args.choice("CTCLoss", "label_layout", self._label_layout, {"NT", "TN"})
+  if self._batch_axis ~= 1 then core.arg_error("CTCLoss", "batch_axis", "1 (the layouts say where the batch is)", self._batch_axis) end
+end
+
+function CTCLoss:forward(pred, label, pred_lengths, label_lengths, sample_weight)
+  if pred:dim() ~= 3 then core.arg_error("CTCLoss", "pred", "scores in layout " .. self._layout, pred) end
+  if label:dim() ~= 2 then core.arg_error("CTCLoss", "label", "labels in layout " .. self._label_layout, label) end
+  if self._layout == "NTC" then pred = pred:transpose(1, 2) end
+  if self._label_layout == "TN" then label = label:transpose(1, 2) end
+  if label_lengths == nil then label_lengths = ops.sum(ops.cumprod(ops.ge(label, 1):to("int64"), 2), 2) end
+  local l = ops.ctc_loss(ops.log_softmax(pred, 3), label, pred_lengths, label_lengths, {blank = pred:size(3), reduction = "none"})
+  return weigh(self, l, sample_weight)
+end
+
 --- pg.loss.SDMLLoss({smoothing_parameter = 0.3, weight = 1, batch_axis = 1}), called as loss(x1, x2[, sample_weight]) with
 --- vectors (batch, size): row i of x1 belongs to row i of x2, and every other row of x2 is a wrong partner. The loss is the
 --- divergence of softmax(-squared distances of row i) from the labels 1 - smoothing_parameter for row i and an equal share

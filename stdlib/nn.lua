@@ -4,7 +4,7 @@ local base = core.require("nn.block")
 local nn = {Block = base.Block, HybridBlock = base.HybridBlock, block = base.block}
 
 for _, module in ipairs{
-  "nn.sequential", "nn.concurrent", "nn.basic", "nn.activation", "nn.conv", "nn.pool", "nn.pixel_shuffle", "nn.norm", "nn.position",
+  "nn.sequential", "nn.concurrent", "nn.basic", "nn.activation", "nn.conv", "nn.deformable", "nn.pool", "nn.pixel_shuffle", "nn.norm", "nn.position",
   "nn.attention", "nn.transformer", "nn.lora", "nn.weight_norm", "nn.symbol",
 } do
   for name, value in pairs(core.require(module)) do

@@ -157,6 +157,9 @@ local adapters = {
   binary_cross_entropy_with_logits_posweight = function(pg, x, a)
     return {pg.binary_cross_entropy_with_logits(x[1], x[2], {pos_weight = x[3], reduction = a.reduction})}
   end,
+  ctc_loss = function(pg, x, a)
+    return {pg.ctc_loss(x[1], x[2] + 1, x[3], x[4], {blank = a.blank + 1, reduction = a.reduction, zero_infinity = a.zero_infinity})}
+  end,
   lstm = recurrent("lstm"),
   gru = recurrent("gru"),
   rnn_tanh = recurrent("rnn", "tanh"),
@@ -171,7 +174,6 @@ local absent = {}
 for name in ([[trunc_divide logit i0 i1 ndtr hardshrink multigammaln threshold logaddexp2 xlog1py
   gammainc median tensordot normalize cosine_embedding_loss poisson_nll_loss
   multi_margin_loss diag_embed lstsq matrix_exp
-  unfold ctc_loss
   det slogdet qr svdvals eigvalsh eigh_reconstruct solve_triangular]]):gmatch("%S+") do absent[name] = true end
 
 return {

@@ -134,6 +134,7 @@ function Generator:seed(seed) end
 ---@field fmax_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field fmin_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field fmod_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field fold_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field frac_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field full_like_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field gather_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -308,6 +309,7 @@ function Generator:seed(seed) end
 ---@field trunc_divide_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field type_as_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field unflatten_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field unfold_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field uniform_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field vander_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field var_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -1151,6 +1153,16 @@ function Tensor:fmin(y) end
 ---@return perigee.Tensor out
 function Tensor:fmod(y) end
 
+---The images (batch, channels, height, width) of size output_size that are the sums of the windows in the columns of x (batch, channels kh kw, windows). unfold makes such columns.
+---@param output_size integer|integer[] height and width of the images
+---@param kernel_size integer|integer[] height and width of the window
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param padding? integer|integer[] zeros around the image
+---@param stride? integer|integer[] step of the window
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, output_size: integer|integer[], kernel_size: integer|integer[], options: {dilation?: integer|integer[], padding?: integer|integer[], stride?: integer|integer[]}): perigee.Tensor
+function Tensor:fold(output_size, kernel_size, dilation, padding, stride) end
+
 ---x - trunc(x), the fraction with the sign of x; NaN for infinities.
 ---@return perigee.Tensor out
 function Tensor:frac() end
@@ -1383,13 +1395,13 @@ function Tensor:instance_norm(running_mean, running_var, weight, bias, use_input
 ---@overload fun(self: perigee.Tensor, options: {device?: string}): perigee.Tensor
 function Tensor:int(device) end
 
----x with its spatial dims resized to `size` or by `scale_factor`.
+---x with its spatial dims resized to `size` or by `scale_factor`. linear is for 1 spatial dim, bilinear and bicubic are for 2, trilinear is for 3. area takes the mean of what a new element covers. bicubic is Keys, Cubic convolution interpolation for digital image processing, 1981, with a = -0.75.
 ---@param size? integer|integer[] new spatial sizes
 ---@param scale_factor? number[] or the factors
----@param mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"area" how elements between others arise
+---@param mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"bicubic"|"area" how elements between others arise
 ---@param align_corners? boolean keep the first and last elements at their positions
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, options: {size?: integer|integer[], scale_factor?: number[], mode?: "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"area", align_corners?: boolean}): perigee.Tensor
+---@overload fun(self: perigee.Tensor, options: {size?: integer|integer[], scale_factor?: number[], mode?: "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"bicubic"|"area", align_corners?: boolean}): perigee.Tensor
 function Tensor:interpolate(size, scale_factor, mode, align_corners) end
 
 ---True where x equals y or |x - y| is at most atol + rtol |y|, with broadcasting. Integers are compared in float64, half precision in float32.
@@ -2526,6 +2538,15 @@ function Tensor:unbind(dim) end
 ---@return perigee.Tensor out
 function Tensor:unflatten(dim, sizes) end
 
+---The windows of images x (batch, channels, height, width) as columns: (batch, channels kh kw, windows).
+---@param kernel_size integer|integer[] height and width of the window
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param padding? integer|integer[] zeros around the image
+---@param stride? integer|integer[] step of the window
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {dilation?: integer|integer[], padding?: integer|integer[], stride?: integer|integer[]}): perigee.Tensor
+function Tensor:unfold(kernel_size, dilation, padding, stride) end
+
 ---Uniform random numbers from [from, to) in shape and dtype of x; x:uniform_(a, b) fills x.
 ---@param from? number the smallest number
 ---@param to? number the end, not included
@@ -3425,6 +3446,149 @@ function data.SimpleDataset(list) end
 ---@return any
 function data.digits(options) end
 
+---@class perigee.fft
+local fft = {}
+
+---The Fourier transform along a dim: y[k] is the sum over j of x[j] exp(-2 pi i j k / n). x and y have a last dim of 2, (real, imaginary). For real x take pg.fft.rfft.
+---@param x perigee.Tensor
+---@param n? integer x is cut or padded with zeros to this size
+---@param dim? integer the dim; a last dim of pairs does not count
+---@param norm? "backward"|"ortho"|"forward" where the factor 1 / n goes: to the inverse transform, to the forward one, or its root to both
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {n?: integer, dim?: integer, norm?: "backward"|"ortho"|"forward"}): perigee.Tensor
+function fft.fft(x, n, dim, norm) end
+
+---pg.fft.fft along two dims.
+---@param x perigee.Tensor
+---@param s? integer|integer[] x is cut or padded with zeros to these sizes
+---@param dim? integer|integer[] the dims; a last dim of pairs does not count
+---@param norm? "backward"|"ortho"|"forward" where the factor 1 / n goes: to the inverse transform, to the forward one, or its root to both
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {s?: integer|integer[], dim?: integer|integer[], norm?: "backward"|"ortho"|"forward"}): perigee.Tensor
+function fft.fft2(x, s, dim, norm) end
+
+---The frequencies of the elements of pg.fft.fft of n elements a time d apart, the negative ones last.
+---@param n integer how many
+---@param d? number the time between two elements
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string device of the result
+---@return perigee.Tensor out
+---@overload fun(n: integer, options: {d?: number, dtype?: perigee.DType, device?: string}): perigee.Tensor
+function fft.fftfreq(n, d, dtype, device) end
+
+---pg.fft.fft along all dims, or along those given.
+---@param x perigee.Tensor
+---@param s? integer|integer[] x is cut or padded with zeros to these sizes
+---@param dim? integer|integer[] the dims; a last dim of pairs does not count
+---@param norm? "backward"|"ortho"|"forward" where the factor 1 / n goes: to the inverse transform, to the forward one, or its root to both
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {s?: integer|integer[], dim?: integer|integer[], norm?: "backward"|"ortho"|"forward"}): perigee.Tensor
+function fft.fftn(x, s, dim, norm) end
+
+---x with frequency 0 in the middle of each dim. dim must be given if x has more than one.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims, counted as those of any tensor
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[]}): perigee.Tensor
+function fft.fftshift(x, dim) end
+
+---The inverse of pg.fft.fft.
+---@param x perigee.Tensor
+---@param n? integer x is cut or padded with zeros to this size
+---@param dim? integer the dim; a last dim of pairs does not count
+---@param norm? "backward"|"ortho"|"forward" where the factor 1 / n goes: to the inverse transform, to the forward one, or its root to both
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {n?: integer, dim?: integer, norm?: "backward"|"ortho"|"forward"}): perigee.Tensor
+function fft.ifft(x, n, dim, norm) end
+
+---The inverse of pg.fft.fft2.
+---@param x perigee.Tensor
+---@param s? integer|integer[] x is cut or padded with zeros to these sizes
+---@param dim? integer|integer[] the dims; a last dim of pairs does not count
+---@param norm? "backward"|"ortho"|"forward" where the factor 1 / n goes: to the inverse transform, to the forward one, or its root to both
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {s?: integer|integer[], dim?: integer|integer[], norm?: "backward"|"ortho"|"forward"}): perigee.Tensor
+function fft.ifft2(x, s, dim, norm) end
+
+---The inverse of pg.fft.fftn.
+---@param x perigee.Tensor
+---@param s? integer|integer[] x is cut or padded with zeros to these sizes
+---@param dim? integer|integer[] the dims; a last dim of pairs does not count
+---@param norm? "backward"|"ortho"|"forward" where the factor 1 / n goes: to the inverse transform, to the forward one, or its root to both
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {s?: integer|integer[], dim?: integer|integer[], norm?: "backward"|"ortho"|"forward"}): perigee.Tensor
+function fft.ifftn(x, s, dim, norm) end
+
+---The inverse of pg.fft.fftshift.
+---@param x perigee.Tensor
+---@param dim? integer|integer[] the dims, counted as those of any tensor
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[]}): perigee.Tensor
+function fft.ifftshift(x, dim) end
+
+---The inverse of pg.fft.rfft: real numbers. n is 2 (size - 1) if it is not given.
+---@param x perigee.Tensor
+---@param n? integer x is cut or padded with zeros to this size
+---@param dim? integer the dim; a last dim of pairs does not count
+---@param norm? "backward"|"ortho"|"forward" where the factor 1 / n goes: to the inverse transform, to the forward one, or its root to both
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {n?: integer, dim?: integer, norm?: "backward"|"ortho"|"forward"}): perigee.Tensor
+function fft.irfft(x, n, dim, norm) end
+
+---The inverse of pg.fft.rfft2: real numbers.
+---@param x perigee.Tensor
+---@param s? integer|integer[] x is cut or padded with zeros to these sizes
+---@param dim? integer|integer[] the dims; a last dim of pairs does not count
+---@param norm? "backward"|"ortho"|"forward" where the factor 1 / n goes: to the inverse transform, to the forward one, or its root to both
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {s?: integer|integer[], dim?: integer|integer[], norm?: "backward"|"ortho"|"forward"}): perigee.Tensor
+function fft.irfft2(x, s, dim, norm) end
+
+---The inverse of pg.fft.rfftn: real numbers.
+---@param x perigee.Tensor
+---@param s? integer|integer[] x is cut or padded with zeros to these sizes
+---@param dim? integer|integer[] the dims; a last dim of pairs does not count
+---@param norm? "backward"|"ortho"|"forward" where the factor 1 / n goes: to the inverse transform, to the forward one, or its root to both
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {s?: integer|integer[], dim?: integer|integer[], norm?: "backward"|"ortho"|"forward"}): perigee.Tensor
+function fft.irfftn(x, s, dim, norm) end
+
+---The frequencies 0 to n / 2 of the Fourier transform of real x along a dim, with a last dim of 2, (real, imaginary). The others are their conjugates.
+---@param x perigee.Tensor
+---@param n? integer x is cut or padded with zeros to this size
+---@param dim? integer the dim; a last dim of pairs does not count
+---@param norm? "backward"|"ortho"|"forward" where the factor 1 / n goes: to the inverse transform, to the forward one, or its root to both
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {n?: integer, dim?: integer, norm?: "backward"|"ortho"|"forward"}): perigee.Tensor
+function fft.rfft(x, n, dim, norm) end
+
+---pg.fft.rfft along the last of two dims, then pg.fft.fft along the first.
+---@param x perigee.Tensor
+---@param s? integer|integer[] x is cut or padded with zeros to these sizes
+---@param dim? integer|integer[] the dims; a last dim of pairs does not count
+---@param norm? "backward"|"ortho"|"forward" where the factor 1 / n goes: to the inverse transform, to the forward one, or its root to both
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {s?: integer|integer[], dim?: integer|integer[], norm?: "backward"|"ortho"|"forward"}): perigee.Tensor
+function fft.rfft2(x, s, dim, norm) end
+
+---The frequencies of the elements of pg.fft.rfft of n elements a time d apart.
+---@param n integer how many
+---@param d? number the time between two elements
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string device of the result
+---@return perigee.Tensor out
+---@overload fun(n: integer, options: {d?: number, dtype?: perigee.DType, device?: string}): perigee.Tensor
+function fft.rfftfreq(n, d, dtype, device) end
+
+---pg.fft.rfft along the last dim, then pg.fft.fft along the others.
+---@param x perigee.Tensor
+---@param s? integer|integer[] x is cut or padded with zeros to these sizes
+---@param dim? integer|integer[] the dims; a last dim of pairs does not count
+---@param norm? "backward"|"ortho"|"forward" where the factor 1 / n goes: to the inverse transform, to the forward one, or its root to both
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, options: {s?: integer|integer[], dim?: integer|integer[], norm?: "backward"|"ortho"|"forward"}): perigee.Tensor
+function fft.rfftn(x, s, dim, norm) end
+
 ---@class perigee.init
 local init = {}
 
@@ -3565,6 +3729,14 @@ function linalg.solve(a, b) end
 
 ---@class perigee.loss
 local loss = {}
+
+---pg.loss.CTCLoss({layout = "NTC" or "TNC", label_layout = "NT" or "TN", weight=}), called as
+---loss(pred, label[, pred_lengths[, label_lengths[, sample_weight]]]) with scores of C classes, of which class C is the
+---blank: -log of the probability of the labels 1..C-1, one value a sample. Without label_lengths the labels of a sample
+---end before its first label below 1. See pg.ctc_loss.
+---@param options any
+---@return perigee.Block
+function loss.CTCLoss(options) end
 
 ---pg.loss.CosineEmbeddingLoss({weight=, batch_axis = 1, margin = 0}), called as loss(x1, x2, label): 1 - cos if label
 ---is 1, max(0, cos - margin) if it is -1.
@@ -3899,6 +4071,18 @@ function nn.Conv3D(channels, kernel_size, options) end
 ---@return perigee.Block
 function nn.Conv3DTranspose(channels, kernel_size, options) end
 
+---nn.DeformableConvolution, ModulatedDeformableConvolution(channels, {kernel_size = 1, strides = 1, padding = 0,
+---dilation = 1, groups = 1, num_deformable_group = 1, use_bias = true, in_channels = 0, activation=,
+---weight_initializer=, bias_initializer=, offset_weight_initializer = "zeros", offset_bias_initializer = "zeros",
+---offset_use_bias = true}): a convolution of images (batch, in_channels, height, width) whose windows read at places
+---that a convolution of the same image moves; see pg.deform_conv2d. The modulated one also multiplies each element by
+---2 sigmoid of a further result of that convolution. With in_channels = 0 the first call infers it. Raises if groups
+---does not divide both channels and in_channels.
+---@param channels any
+---@param options any
+---@return perigee.Block
+function nn.DeformableConvolution(channels, options) end
+
 ---nn.Dense(units, {activation=, use_bias = true, flatten = true, dtype=, weight_initializer=, bias_initializer=,
 ---in_units = 0}): x weightᵀ + bias with weight (units, in_units). flatten = true flattens all dims of x except the
 ---first; false applies the layer to the last dim. With in_units = 0 the first call infers it. Raises if x does not have
@@ -4072,6 +4256,18 @@ function nn.MaxPool2D(pool_size, strides, options) end
 ---@param options any
 ---@return perigee.Block
 function nn.MaxPool3D(pool_size, strides, options) end
+
+---nn.DeformableConvolution, ModulatedDeformableConvolution(channels, {kernel_size = 1, strides = 1, padding = 0,
+---dilation = 1, groups = 1, num_deformable_group = 1, use_bias = true, in_channels = 0, activation=,
+---weight_initializer=, bias_initializer=, offset_weight_initializer = "zeros", offset_bias_initializer = "zeros",
+---offset_use_bias = true}): a convolution of images (batch, in_channels, height, width) whose windows read at places
+---that a convolution of the same image moves; see pg.deform_conv2d. The modulated one also multiplies each element by
+---2 sigmoid of a further result of that convolution. With in_channels = 0 the first call infers it. Raises if groups
+---does not divide both channels and in_channels.
+---@param channels any
+---@param options any
+---@return perigee.Block
+function nn.ModulatedDeformableConvolution(channels, options) end
 
 ---nn.MultiHeadAttention(units, num_heads, {num_kv_heads = num_heads, dropout = 0, causal = false, rotary = false,
 ---use_bias = true, weight_initializer=, bias_initializer=, dtype=}): attention of several heads, called as
@@ -4511,6 +4707,7 @@ function utils.split_data(data, num_slice, options) end
 ---@class perigee
 ---@field autograd perigee.autograd
 ---@field data perigee.data
+---@field fft perigee.fft
 ---@field init perigee.init
 ---@field linalg perigee.linalg
 ---@field loss perigee.loss
@@ -4963,6 +5160,15 @@ function pg.bitwise_right_shift(x, y) end
 ---@return perigee.Tensor out
 function pg.bitwise_xor(x, y) end
 
+---The Blackman window of n elements: 0.42 - 0.5 cos(2 pi j / n) + 0.08 cos(4 pi j / n).
+---@param n integer how many
+---@param periodic? boolean of a period n; else symmetric
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string device of the result
+---@return perigee.Tensor out
+---@overload fun(n: integer, options: {periodic?: boolean, dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.blackman_window(n, periodic, dtype, device) end
+
 ---A matrix with the tensors, of at most 2 dims, as blocks on its diagonal and zeros elsewhere. Vectors are rows. dtypes promote.
 ---@param tensors perigee.Tensor[]
 ---@return perigee.Tensor out
@@ -5256,6 +5462,18 @@ function pg.cross(x, y, dim) end
 ---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, ignore_index?: integer, reduction?: "none"|"mean"|"sum", label_smoothing?: number, index_base?: integer}): perigee.Tensor
 function pg.cross_entropy(x, target, weight, ignore_index, reduction, label_smoothing, index_base) end
 
+----log of the probability that the steps spell the labels, with each label repeated any number of times and any number of blanks between labels. Classes count from 1. log_probs that are not normalized are normalized: log_softmax does not change the loss. mean divides each loss by its number of labels first. Graves et al., Connectionist temporal classification, 2006.
+---@param log_probs perigee.Tensor log-probabilities (steps, batch, classes), or (steps, classes)
+---@param targets perigee.Tensor labels (batch, length), or the labels of all samples in a row
+---@param input_lengths? perigee.Tensor steps of each sample; all without
+---@param target_lengths? perigee.Tensor labels of each sample; all without
+---@param blank? integer the class of the blank
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param zero_infinity? boolean 0 instead of infinity, with a gradient of 0, where no path is long enough
+---@return perigee.Tensor out
+---@overload fun(log_probs: perigee.Tensor, targets: perigee.Tensor, options: {input_lengths?: perigee.Tensor, target_lengths?: perigee.Tensor, blank?: integer, reduction?: "none"|"mean"|"sum", zero_infinity?: boolean}): perigee.Tensor
+function pg.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity) end
+
 ---The largest element so far along dim and its index, the last of equal ones; NaN is larger than any number.
 ---@param x perigee.Tensor
 ---@param dim integer the dim to run along
@@ -5289,6 +5507,19 @@ function pg.cumprod(x, dim, reverse) end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, dim: integer, options: {reverse?: boolean, dtype?: perigee.DType}): perigee.Tensor
 function pg.cumsum(x, dim, reverse) end
+
+---A convolution whose windows read x (batch, channels, height, width) at places that are moved by offset (batch, 2 parts kh kw, out height, out width): for each part of the channels and element of the window a distance down and one to the right, in elements. Values between elements are interpolated, those outside are 0. weight is (out, channels / groups, kh, kw). mask (batch, parts kh kw, out height, out width) multiplies what is read. Dai et al., Deformable convolutional networks, 2017; Zhu et al., Deformable ConvNets v2, 2019.
+---@param x perigee.Tensor
+---@param offset perigee.Tensor
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@param stride? integer|integer[] step of the window
+---@param padding? integer|integer[] zeros around the image
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param mask? perigee.Tensor
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, offset: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor, stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], mask?: perigee.Tensor}): perigee.Tensor
+function pg.deform_conv2d(x, offset, weight, bias, stride, padding, dilation, mask) end
 
 ---The values of x as a constant: no gradient flows through.
 ---@param x perigee.Tensor
@@ -5595,6 +5826,17 @@ function pg.fmin(x, y) end
 ---@return perigee.Tensor out
 function pg.fmod(x, y) end
 
+---The images (batch, channels, height, width) of size output_size that are the sums of the windows in the columns of x (batch, channels kh kw, windows). unfold makes such columns.
+---@param x perigee.Tensor
+---@param output_size integer|integer[] height and width of the images
+---@param kernel_size integer|integer[] height and width of the window
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param padding? integer|integer[] zeros around the image
+---@param stride? integer|integer[] step of the window
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, output_size: integer|integer[], kernel_size: integer|integer[], options: {dilation?: integer|integer[], padding?: integer|integer[], stride?: integer|integer[]}): perigee.Tensor
+function pg.fold(x, output_size, kernel_size, dilation, padding, stride) end
+
 ---x - trunc(x), the fraction with the sign of x; NaN for infinities.
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -5727,6 +5969,24 @@ function pg.gumbel_softmax(x, tau, hard, dim) end
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor, options: {device?: string}): perigee.Tensor
 function pg.half(x, device) end
+
+---The Hamming window of n elements: 0.54 - 0.46 cos(2 pi j / n).
+---@param n integer how many
+---@param periodic? boolean of a period n; else symmetric
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string device of the result
+---@return perigee.Tensor out
+---@overload fun(n: integer, options: {periodic?: boolean, dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.hamming_window(n, periodic, dtype, device) end
+
+---The Hann window of n elements: 0.5 - 0.5 cos(2 pi j / n).
+---@param n integer how many
+---@param periodic? boolean of a period n; else symmetric
+---@param dtype? perigee.DType the dtype of the result
+---@param device? string device of the result
+---@return perigee.Tensor out
+---@overload fun(n: integer, options: {periodic?: boolean, dtype?: perigee.DType, device?: string}): perigee.Tensor
+function pg.hann_window(n, periodic, dtype, device) end
 
 ---x, and 0 where |x| is at most lambda.
 ---@param x perigee.Tensor|number
@@ -5874,14 +6134,14 @@ function pg.instance_norm(x, running_mean, running_var, weight, bias, use_input_
 ---@overload fun(x: perigee.Tensor, options: {device?: string}): perigee.Tensor
 function pg.int(x, device) end
 
----x with its spatial dims resized to `size` or by `scale_factor`.
+---x with its spatial dims resized to `size` or by `scale_factor`. linear is for 1 spatial dim, bilinear and bicubic are for 2, trilinear is for 3. area takes the mean of what a new element covers. bicubic is Keys, Cubic convolution interpolation for digital image processing, 1981, with a = -0.75.
 ---@param x perigee.Tensor
 ---@param size? integer|integer[] new spatial sizes
 ---@param scale_factor? number[] or the factors
----@param mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"area" how elements between others arise
+---@param mode? "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"bicubic"|"area" how elements between others arise
 ---@param align_corners? boolean keep the first and last elements at their positions
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, options: {size?: integer|integer[], scale_factor?: number[], mode?: "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"area", align_corners?: boolean}): perigee.Tensor
+---@overload fun(x: perigee.Tensor, options: {size?: integer|integer[], scale_factor?: number[], mode?: "nearest"|"nearest-exact"|"linear"|"bilinear"|"trilinear"|"bicubic"|"area", align_corners?: boolean}): perigee.Tensor
 function pg.interpolate(x, size, scale_factor, mode, align_corners) end
 
 ---True where x equals y or |x - y| is at most atol + rtol |y|, with broadcasting. Integers are compared in float64, half precision in float32.
@@ -5908,6 +6168,20 @@ function pg.isinf(x) end
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.isnan(x) end
+
+---The inverse of stft: the signal whose frames have the spectra x (frequencies, frames, 2) best, in the sense of least squares (Griffin and Lim, Signal estimation from modified short-time Fourier transform, 1984). Elements at which all windows are 0 are NaN.
+---@param x perigee.Tensor
+---@param n_fft integer the size of a frame
+---@param hop_length? integer the distance between frames; n_fft / 4 if nil
+---@param win_length? integer the size of the window, which zeros surround; n_fft if nil
+---@param window? perigee.Tensor factors of a frame; ones without
+---@param center? boolean whether the frames are centered at their elements, with padding at both ends
+---@param normalized? boolean with a factor 1 / sqrt(n_fft)
+---@param onesided? boolean the frequencies 0 to n_fft / 2 only
+---@param length? integer the size of the result
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, n_fft: integer, options: {hop_length?: integer, win_length?: integer, window?: perigee.Tensor, center?: boolean, normalized?: boolean, onesided?: boolean, length?: integer}): perigee.Tensor
+function pg.istft(x, n_fft, hop_length, win_length, window, center, normalized, onesided, length) end
 
 ---t (log t - x) of log-probabilities x and probabilities t (their logarithms with log_target), reduced; batchmean divides the sum by the size of dim 1.
 ---@param x perigee.Tensor
@@ -7114,6 +7388,20 @@ function pg.std(x, dim, correction, keepdim) end
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean, unbiased?: boolean}): perigee.Tensor, perigee.Tensor
 function pg.std_mean(x, dim, correction, keepdim) end
 
+---The Fourier transforms of overlapping frames of x (size) or (batch, size): (frequencies, frames, 2), with a batch if x has one. The last dim is (real, imaginary).
+---@param x perigee.Tensor
+---@param n_fft integer the size of a frame
+---@param hop_length? integer the distance between frames; n_fft / 4 if nil
+---@param win_length? integer the size of the window, which zeros surround; n_fft if nil
+---@param window? perigee.Tensor factors of a frame; ones without
+---@param center? boolean whether the frames are centered at their elements, with padding at both ends
+---@param pad_mode? "reflect"|"constant"|"replicate" the padding of `center`
+---@param normalized? boolean with a factor 1 / sqrt(n_fft)
+---@param onesided? boolean the frequencies 0 to n_fft / 2 only
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, n_fft: integer, options: {hop_length?: integer, win_length?: integer, window?: perigee.Tensor, center?: boolean, pad_mode?: "reflect"|"constant"|"replicate", normalized?: boolean, onesided?: boolean}): perigee.Tensor
+function pg.stft(x, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided) end
+
 ---x - y, with broadcasting; with alpha x - alpha y. Bool is refused.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
@@ -7335,6 +7623,16 @@ function pg.unbind(x, dim) end
 ---@param sizes integer|integer[] what it becomes
 ---@return perigee.Tensor out
 function pg.unflatten(x, dim, sizes) end
+
+---The windows of images x (batch, channels, height, width) as columns: (batch, channels kh kw, windows).
+---@param x perigee.Tensor
+---@param kernel_size integer|integer[] height and width of the window
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param padding? integer|integer[] zeros around the image
+---@param stride? integer|integer[] step of the window
+---@return perigee.Tensor out
+---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {dilation?: integer|integer[], padding?: integer|integer[], stride?: integer|integer[]}): perigee.Tensor
+function pg.unfold(x, kernel_size, dilation, padding, stride) end
 
 ---Uniform random numbers from [from, to) in shape and dtype of x; x:uniform_(a, b) fills x.
 ---@param x perigee.Tensor

@@ -1,6 +1,7 @@
 -- The public API as a list, found by walking the public tables: modules, functions, ops, classes and their methods.
 local core = ...
 local documents = core.require("support.documents")
+local namespace = core.require("support.namespace")
 local catalog = {}
 
 local function is_namespace(value) return type(value) == "table" and (getmetatable(value) or {}).__fields ~= nil end
@@ -59,7 +60,7 @@ end
 
 --- catalog.op(name) -> the row of the op with this public name ("softmax", "linalg.inv", "x:sum"), or nil.
 function catalog.op(name)
-  local plain = name:gsub("^x:", ""):gsub("^linalg%.", "linalg_")
+  local plain = namespace.op_name((name:gsub("^x:", "")))
   local row = core.op_row(plain)
   return row and not row.hidden and row or nil
 end
@@ -89,7 +90,7 @@ end
 -- Whether the name is the one of the row of its op, or has a comment of its own; other names are aliases.
 local function is_main(name)
   local row = catalog.op(name) or catalog.in_place(name)
-  if row then return (name:gsub("^x:", ""):gsub("^linalg%.", "linalg_"):gsub("_$", "")) == (row.main or row.name) end
+  if row then return namespace.op_name((name:gsub("^x:", ""):gsub("_$", ""))) == (row.main or row.name) end
   return documents.index().names[name] ~= nil
 end
 

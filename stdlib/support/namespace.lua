@@ -3,7 +3,7 @@ local core = ...
 local namespace = {}
 
 -- Where users of other libraries look for ops.
-local modules = {nn = true, loss = true, autograd = true, linalg = true, data = true, utils = true}
+local modules = {nn = true, loss = true, autograd = true, linalg = true, fft = true, data = true, utils = true}
 
 -- The given tables and, for each public table among them, those of the names that load when first used. So the nearest
 -- name does not depend on what a script has used before.
@@ -59,5 +59,31 @@ function namespace.seal(label, t, lazy)
     end,
   })
 end
+
+-- The modules that hold ops: pg.fft.rfft is the op fft_rfft.
+namespace.families = {"fft", "linalg"}
+
+--- namespace.of_ops(family) -> a table with the ops whose names begin with the family's, without that prefix.
+function namespace.of_ops(family)
+  local t = {}
+  for name, op in pairs(core.ops) do
+    local short = name:match("^" .. family .. "_(.+)$")
+    if short then t[short] = op end
+  end
+  return t
+end
+
+local function replace_separator(name, from, to)
+  for _, family in ipairs(namespace.families) do
+    if name:sub(1, #family + 1) == family .. from then return family .. to .. name:sub(#family + 2), family end
+  end
+  return name
+end
+
+--- namespace.dotted(name) -> "linalg.inv" and "linalg" for the op "linalg_inv"; the names of other ops as they are.
+function namespace.dotted(name) return replace_separator(name, "_", ".") end
+
+--- namespace.op_name(name) -> "linalg_inv" for "linalg.inv"; other names as they are.
+function namespace.op_name(name) return (replace_separator(name, ".", "_")) end
 
 return namespace

@@ -27,10 +27,13 @@ void add_all_cpu_kernels(Registry& r) {
   add_bag_kernels(r);
   add_linalg_kernels(r);
   add_attention_kernels(r);
+  add_fft_kernels(r);
   add_conv_kernels(r);
+  add_unfold_kernels(r);
   add_channels_last_kernels(r);
   add_norm_kernels(r);
   add_loss_kernels(r);
+  add_ctc_kernels(r);
   add_create_kernels(r);
   add_random_kernels(r);
   add_optim_kernels(r);

@@ -27,6 +27,7 @@ void add_all_ops(Registry& r) {
   add_product_ops(r);
   add_distance_ops(r);
   add_conv_ops(r);
+  add_fft_ops(r);
   add_norm_ops(r);
   add_loss_ops(r);
   add_random_ops(r);

@@ -29,6 +29,7 @@ void add_linalg_ops(Registry& registry);
 void add_product_ops(Registry& registry);
 void add_distance_ops(Registry& registry);
 void add_conv_ops(Registry& registry);
+void add_fft_ops(Registry& registry);
 void add_norm_ops(Registry& registry);
 void add_loss_ops(Registry& registry);
 void add_random_ops(Registry& registry);

@@ -416,6 +416,7 @@ void add_conv_ops(Registry& r) {
   add_pool_ops(r);
   add_resample_ops(r);
   add_grid_ops(r);
+  add_unfold_ops(r);
   add_channels_last_ops(r);
 }
 

@@ -22,6 +22,7 @@ Dims channels_first(Dims shape);
 void add_pool_ops(Registry& registry);  // parts of the family, called by add_conv_ops
 void add_resample_ops(Registry& registry);
 void add_grid_ops(Registry& registry);
+void add_unfold_ops(Registry& registry);
 void add_channels_last_ops(Registry& registry);
 
 }  // namespace pg

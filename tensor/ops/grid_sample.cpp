@@ -8,6 +8,7 @@
 #include "tensor/ops/conv_rules.h"
 #include "tensor/ops/linalg_rules.h"
 #include "tensor/ops/reduce_rules.h"
+#include "tensor/ops/sample_rules.h"
 
 namespace pg {
 namespace {
@@ -169,6 +170,13 @@ Var tap_weights(const Var& t, bool cubic) {
   return call_list<"stack">(std::vector<Var>{far(t), near(t), near(s), far(s)}, stacked);
 }
 
+// Weights of all pairs of a tap of `outer` and a tap of `inner`.
+Var joint_weights(const Var& outer, const Var& inner) {
+  const int64_t batch = outer.shape()[0], count = outer.shape()[2], a = outer.shape()[1], b = inner.shape()[1];
+  return with_shape(with_shape(outer, {batch, a, 1, count}) * with_shape(inner, {batch, 1, b, count}),
+                    {batch, a * b, count});
+}
+
 std::vector<Var> decompose_grid_sample(Rule& c) {
   const Var x = c.in(0), grid = c.in(1);
   const Dims &shape = x.shape(), &points = grid.shape();
@@ -188,14 +196,7 @@ std::vector<Var> decompose_grid_sample(Rule& c) {
     coordinates.push_back(start);
     if (nearest) continue;
     const Var own = tap_weights(at - start, cubic);
-    if (!weight.defined()) {
-      weight = own;
-      continue;
-    }
-    const int64_t before = weight.shape()[1], taps = own.shape()[1];
-    weight =
-        with_shape(with_shape(weight, {points[0], before, 1, count}) * with_shape(own, {points[0], 1, taps, count}),
-                   {points[0], before * taps, count});
+    weight = weight.defined() ? joint_weights(weight, own) : own;
   }
   const Var index = call_list<"sample_taps">(coordinates, {{"size", Ints(shape.begin() + 2, shape.end())},
                                                            {"taps", int64_t(cubic     ? 4
@@ -257,6 +258,15 @@ std::vector<Var> decompose_affine_grid(Rule& c) {
 }
 
 }  // namespace
+
+Var sample_bilinear(const Var& x, const Var& rows, const Var& columns, const Var& factor) {
+  const Dims& s = x.shape();
+  const Var top = call<"detach">(call<"floor">(rows)), left = call<"detach">(call<"floor">(columns));
+  Var weight = joint_weights(tap_weights(rows - top, false), tap_weights(columns - left, false));
+  if (factor.defined()) weight = weight * factor;
+  const Var index = call_list<"sample_taps">(std::vector<Var>{top, left}, {{"size", Ints{s[2], s[3]}}});
+  return sample(with_shape(x, {s[0], s[1], s[2] * s[3]}), index, weight);
+}
 
 void add_grid_ops(Registry& r) {
   r.add(core_rows());

@@ -464,6 +464,7 @@ void add_loss_ops(Registry& r) {
   add_likelihood_losses(r);
   add_margin_losses(r);
   add_class_margin_losses(r);
+  add_ctc_loss(r);
 }
 
 }  // namespace pg

@@ -8,6 +8,7 @@ namespace pg {
 void add_likelihood_losses(Registry& registry);
 void add_margin_losses(Registry& registry);
 void add_class_margin_losses(Registry& registry);
+void add_ctc_loss(Registry& registry);
 
 inline const AttrDef kHow = {"reduction", AttrKind::kString,      std::string("mean"), "none, mean or sum", false, 0,
                              0,           {"none", "mean", "sum"}};

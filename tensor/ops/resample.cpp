@@ -15,7 +15,7 @@ const AttrDef kMode = {"mode",
                        false,
                        0,
                        0,
-                       {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "area"}};
+                       {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"}};
 const AttrDef kCorners = {"align_corners", AttrKind::kBool, false,
                           "keep the first and last elements at their positions"};
 
@@ -44,7 +44,7 @@ void infer_interpolate(Infer& c) {
   const int dims = c.rank(0) - 2;
   if (dims < 1 || dims > 3) c.bad_input(0, "3 to 5 dims (batch, channels, spatial)");
   const std::string& mode = c.attr<std::string>("mode");
-  const int of_mode = mode == "linear" ? 1 : mode == "bilinear" ? 2 : mode == "trilinear" ? 3 : dims;
+  const int of_mode = mode == "linear" ? 1 : mode == "trilinear" ? 3 : mode[0] == 'b' ? 2 : dims;
   if (of_mode != dims) c.bad_attr("mode", fmt::format("a mode for {} spatial dims", dims));
   const Dims size = wanted_size(c, c.shape(0));
   Dims out = c.shape(0);
@@ -68,15 +68,19 @@ std::vector<Var> decompose_interpolate(Rule& c) {
   const Dims size = wanted_size(c, x.shape());
   const std::string& mode = c.attr<std::string>("mode");
   if (mode == "area") return {call<"adaptive_avg_pool">(x, {{"size", ints(size)}})};
-  const bool linear = mode.find("linear") != std::string::npos;
-  const bool corners = linear && c.attr<bool>("align_corners");
-  const char* kind = !linear ? mode.c_str() : corners ? "corners" : "linear";
+  const bool cubic = mode == "bicubic", linear = mode.find("linear") != std::string::npos;
+  const bool corners = (linear || cubic) && c.attr<bool>("align_corners");
+  const std::string kind = cubic     ? (corners ? "cubic-corners" : "cubic")
+                           : !linear ? mode
+                           : corners ? "corners"
+                                     : "linear";
   for (int d = 0; d < size.size(); ++d) {
     const int64_t in = x.shape()[d + 2];
-    const double covered = step(c, d, in, size[d], corners);
+    double covered = step(c, d, in, size[d], corners);
+    // As in PyTorch, whatever the factor that leads to this size.
+    if (mode == "nearest" && (size[d] == in || size[d] == 2 * in)) covered = double(in) / double(size[d]);
     if (in == size[d] && covered == 1) continue;
-    x = call<"resample">(x,
-                         {{"dim", user_dim(d + 2)}, {"size", size[d]}, {"step", covered}, {"kind", std::string(kind)}});
+    x = call<"resample">(x, {{"dim", user_dim(d + 2)}, {"size", size[d]}, {"step", covered}, {"kind", kind}});
   }
   return {x};
 }
@@ -102,7 +106,8 @@ std::vector<AttrDef> resample_attrs() {
   return {{"dim", AttrKind::kDim, {}, "the dim"},
           {"size", AttrKind::kInt, {}, "its new size", false, 1, 1 << 30},
           {"step", AttrKind::kFloat, {}, "input elements a step of the output covers"},
-          {"kind", AttrKind::kString, std::string("nearest"), "nearest, nearest-exact, linear or corners"}};
+          {"kind", AttrKind::kString, std::string("nearest"),
+           "nearest, nearest-exact, linear, corners, cubic or cubic-corners"}};
 }
 
 int64_t shuffle_factor(const AttrReader& c, const char* name) { return c.attr<int64_t>(name); }
@@ -171,7 +176,10 @@ AttrDef factor_attr(const char* name) {
 void add_resample_ops(Registry& r) {
   const OpDef rows[] = {
       {.name = "interpolate",
-       .doc = "x with its spatial dims resized to `size` or by `scale_factor`.",
+       .doc =
+           "x with its spatial dims resized to `size` or by `scale_factor`. linear is for 1 spatial dim, bilinear and "
+           "bicubic are for 2, trilinear is for 3. area takes the mean of what a new element covers. bicubic is Keys, "
+           "Cubic convolution interpolation for digital image processing, 1981, with a = -0.75.",
        .example = "return pg.interpolate(pg.ones(1, 1, 2, 2), {scale_factor = 2, mode = \"bilinear\"})",
        .inputs = {{"x", kFloating}},
        .attrs = {{"size", AttrKind::kInts, {}, "new spatial sizes", true, 1, 1 << 30},

@@ -43,7 +43,7 @@ t.test("creation, runtime and gradient functions", function()
   local names = [[tensor zeros ones full empty eye range linspace from_bytes rand randn randint randperm bernoulli
     multinomial manual_seed Generator zeros_like ones_like full_like rand_like randn_like assert is_tensor type ops help record pause
     no_grad train_mode predict_mode is_recording is_training grad value_and_grad vjp jvp checkpoint param constant save load
-    scope keep memory set_num_threads devices synchronize version tree autograd nn loss optim data init metric utils linalg]]
+    scope keep memory set_num_threads devices synchronize version tree autograd nn loss optim data init metric utils linalg fft]]
   for name in names:gmatch("%S+") do t.check(pg[name] ~= nil, name) end
   for name in ("record pause no_grad train_mode predict_mode is_recording is_training grad backward Function detect_anomaly")
     :gmatch("%S+") do t.check(pg.autograd[name], "autograd." .. name) end

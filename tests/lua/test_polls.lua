@@ -40,6 +40,31 @@ local calls = {
     local dy = pg.ones_like(y)
     return function() y:backward(dy) end
   end,
+  ["fft of one line"] = function()
+    local x = pg.randn(2 ^ 18, 2)
+    return function() return pg.fft.fft(x) end
+  end,
+  ["rfft of a prime length"] = function()
+    local x = pg.randn(99991)
+    return function() return pg.fft.rfft(x) end
+  end,
+  unfold = function()
+    local x = plane(400)
+    return function() return x:unfold(5, {padding = 2}) end
+  end,
+  fold = function()
+    local x = plane(400):unfold(5, {padding = 2})
+    return function() return x:fold({400, 400}, 5, {padding = 2}) end
+  end,
+  ["ctc_loss"] = function()
+    local x, y = pg.zeros(2000, 1, 4), labels(500) + 1
+    return function() return pg.ctc_loss(x, y) end
+  end,
+  ["ctc_loss backward"] = function()
+    local x, y = pg.zeros(1000, 1, 4):attach_grad(), labels(300) + 1
+    local loss = pg.record(function() return pg.ctc_loss(x, y) end)
+    return function() loss:backward() end
+  end,
   searchsorted = function()
     local edges, x = pg.range(1, 100), pg.rand(1e5)
     return function() return edges:searchsorted(x) end

@@ -68,7 +68,7 @@ local function check_module(name, module, except)
 end
 
 local opaque = {unflatten = true}  -- its argument must come from flatten
-for _, name in ipairs{"nn", "loss", "optim", "init", "data", "metric", "utils", "tree", "autograd", "linalg"} do
+for _, name in ipairs{"nn", "loss", "optim", "init", "data", "metric", "utils", "tree", "autograd", "linalg", "fft"} do
   check_module("pg." .. name, pg[name], opaque)
 end
 check_module("pg.optim.lr_scheduler", pg.optim.lr_scheduler, {})

@@ -8,7 +8,7 @@ local gradcheck = require "tests.gradcheck"
 
 local cases = {}
 local families = {"pointwise", "special", "shape", "index", "linalg", "create", "reduce", "statistics", "norm", "loss",
-  "optim", "scatter", "arrange", "product", "distance", "neural"}
+  "optim", "scatter", "arrange", "product", "distance", "neural", "fft"}
 local listed, complete = {}, {}
 
 for _, family in ipairs(families) do

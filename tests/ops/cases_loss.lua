@@ -31,6 +31,9 @@ return function(pg, f)
     cross[#cross + 1] = smooth[i]
   end
   local lse = f{3}
+  local scores, spelled, steps, counts = f{5, 3, 4}, labels{{2, 4}, {3, 3}, {4, 2}}, labels{5, 4, 3}, labels{2, 2, 1}
+  -- The gradient of ctc_loss is for normalized log_probs: tests/lua/test_ctc.lua compares it with differences.
+  local unlimited = {args = {f{5, 2, 4}, labels{{1, 3}, {1, 1}}, labels{1, 4}}, attrs = {blank = 4, reduction = "sum", zero_infinity = true}, order = 0}
   return {
     mse_loss = each(away),
     l1_loss = each(away),
@@ -44,6 +47,14 @@ return function(pg, f)
     kl_div = {{args = {f{3, 4}, probability{3, 4}}}, {args = {f{3, 4}, f{3, 4}}, attrs = {log_target = true, reduction = "batchmean"}}},
     cross_entropy = cross,
     nll_loss = class_cases,
+    ctc_loss = {
+      {args = {scores, spelled, steps, counts}, order = 0}, unlimited, {args = {f{4, 3}, labels{2, 2}}, order = 0},
+      {args = {scores, labels{2, 4, 3, 3, 4}, nil, counts}, attrs = {reduction = "none"}, order = 0},
+    },
+    _ctc_paths = {{args = {scores, spelled, steps, counts}, order = 0}},
+    _ctc_slope = {
+      {args = {scores, spelled, steps, counts}}, {args = {f{4, 2, 3}, labels{{2}, {3}}, nil, nil, f{4, 2, 3}, f{4, 2, 3}}},
+    },
     _nll_fused = {class_cases[1], class_cases[3]},
     _nll_dx = {{args = {l3, weight, f{3}}, attrs = {shape = {3, 4}}, fixed = {weight}}, {args = {grid, nil, f{}}, attrs = {shape = {2, 3, 2}}}},
     _cross_entropy_fused = {class_cases[3], smooth[3]},

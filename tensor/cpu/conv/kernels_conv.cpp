@@ -169,29 +169,85 @@ void avg_pool_backward(const KernelArgs& args) {
   });
 }
 
-// The two input elements that one output element interpolates, and the weight of the second.
+// The input elements that one output element is made of, and their weights.
 struct Tap {
-  int64_t first, second;
-  double share;
+  int count;
+  int64_t from[4];
+  double weight[4];
 };
 
+// Keys, Cubic convolution interpolation for digital image processing, 1981, with a = -0.75; the ends are repeated.
+Tap cubic_tap(double at, int64_t in) {
+  constexpr double a = -0.75;
+  const auto near = [](double u) { return ((a + 2) * u - (a + 3)) * u * u + 1; };
+  const auto far = [](double u) { return a * u * (1 - u) * (1 - u); };  // for the distance 1 + u
+  at = std::clamp(at, -2.0, double(in) + 1);
+  const double start = std::floor(at), t = at - start;
+  Tap out{4, {}, {far(t), near(t), near(1 - t), far(1 - t)}};
+  for (int k = 0; k < 4; ++k) out.from[k] = std::clamp<int64_t>(int64_t(start) + k - 1, 0, in - 1);
+  return out;
+}
+
+Tap linear_tap(double at, int64_t in) {
+  const int64_t i = std::clamp<int64_t>(int64_t(at), 0, in - 1);
+  const double share = std::clamp(at - double(i), 0.0, 1.0);
+  return {share == 0 ? 1 : 2, {i, std::min(i + 1, in - 1)}, {1 - share, share}};
+}
+
 std::vector<Tap> taps(const std::string& kind, int64_t in, int64_t out, double step) {
+  const bool nearest = kind == "nearest", exact = kind == "nearest-exact", cubic = kind.starts_with("cubic");
+  const bool corners = kind.ends_with("corners");
   std::vector<Tap> list;
   for (int64_t o = 0; o < out; ++o) {
-    if (kind == "nearest" || kind == "nearest-exact") {
-      const double at = (double(o) + (kind == "nearest" ? 0 : 0.5)) * step;
-      const int64_t i = std::clamp<int64_t>(int64_t(at), 0, in - 1);
-      list.push_back({i, i, 0});
+    if (nearest || exact) {
+      // Rounded to single precision, as in PyTorch, so that a product that should be a whole number is one.
+      const float at = float((double(o) + (exact ? 0.5 : 0)) * step);
+      list.push_back({1, {std::clamp<int64_t>(int64_t(std::min(at, 1e18f)), 0, in - 1)}, {1}});
       continue;
     }
-    const double at = kind == "corners" ? double(o) * step : std::max(0.0, (double(o) + 0.5) * step - 0.5);
-    const int64_t i = std::clamp<int64_t>(int64_t(at), 0, in - 1);
-    list.push_back({i, std::min(i + 1, in - 1), std::clamp(at - double(i), 0.0, 1.0)});
+    const double at = corners ? double(o) * step : (double(o) + 0.5) * step - 0.5;
+    if (cubic)
+      list.push_back(cubic_tap(at, in));
+    else
+      list.push_back(linear_tap(std::max(0.0, at), in));
   }
   return list;
 }
 
-// Resizes the middle one of three dims. The backward form adds every output element to its two inputs.
+template <class T>
+T sum_of_tap(const Tap& t, const T* x) {
+  const T first = x[t.from[0]];
+  if (t.count == 1) return first;
+  const T two = T(t.weight[0]) * first + T(t.weight[1]) * x[t.from[1]];
+  return t.count == 2 ? two : two + T(t.weight[2]) * x[t.from[2]] + T(t.weight[3]) * x[t.from[3]];
+}
+
+// to = the sum of the elements of a tap, for `n` neighbours of each.
+template <class T>
+void gather_tap(const Tap& t, const T* x, int64_t n, T* to) {
+  if (n == 1) {
+    *to = sum_of_tap(t, x);
+    return;
+  }
+  const T *a = x + t.from[0] * n, *b = x + t.from[1] * n, *c = x + t.from[2] * n, *d = x + t.from[3] * n;
+  const T u = T(t.weight[0]), v = T(t.weight[1]), w = T(t.weight[2]), z = T(t.weight[3]);
+  if (t.count == 1) return void(std::copy_n(a, n, to));
+  if (t.count == 2)
+    for (int64_t i = 0; i < n; ++i) to[i] = u * a[i] + v * b[i];
+  else
+    for (int64_t i = 0; i < n; ++i) to[i] = u * a[i] + v * b[i] + w * c[i] + z * d[i];
+}
+
+template <class T>
+void scatter_tap(const Tap& t, const T* x, int64_t n, T* to) {
+  for (int k = 0; k < t.count; ++k) {
+    T* y = to + t.from[k] * n;
+    const T weight = T(t.weight[k]);
+    for (int64_t i = 0; i < n; ++i) y[i] += weight * x[i];
+  }
+}
+
+// Resizes the middle one of three dims. The backward form adds every output element to its inputs.
 template <bool kBackward>
 void resample(const KernelArgs& args) {
   const View &from = args.in[0], &to = args.out[0];
@@ -213,19 +269,12 @@ void resample(const KernelArgs& args) {
       Poller poll;
       for (int64_t q = begin; q < end; ++q)
         for (int64_t o = 0; o < out; ++o, poll(inner)) {
-          const Tap& t = list[size_t(o)];
-          const T share = T(t.share), rest = 1 - share;
-          const int64_t a = (q * in + t.first) * inner, b = (q * in + t.second) * inner, y = (q * out + o) * inner;
-          const T* x = source.data();
-          if (!kBackward && t.share == 0) {
-            for (int64_t i = 0; i < inner; ++i) result[y + i] = x[a + i];
-          } else if (!kBackward) {
-            for (int64_t i = 0; i < inner; ++i) result[y + i] = rest * x[a + i] + share * x[b + i];
-          } else {
-            for (int64_t i = 0; i < inner; ++i) result[a + i] += rest * x[y + i];
-            if (t.share != 0)
-              for (int64_t i = 0; i < inner; ++i) result[b + i] += share * x[y + i];
-          }
+          const T* x = source.data() + q * (kBackward ? out : in) * inner;
+          T* y = result + q * (kBackward ? in : out) * inner;
+          if (kBackward)
+            scatter_tap(list[size_t(o)], x + o * inner, inner, y);
+          else
+            gather_tap(list[size_t(o)], x, inner, y + o * inner);
         }
     });
     target.finish();
