@@ -4,7 +4,7 @@ local args = core.require("support.args")
 local class = core.require("support.class")
 local create = core.require("optim.create")
 local Optimizer = core.require("optim.optimizer").Optimizer
-local read_params = core.require("optim.entries")
+local read_groups = core.require("optim.entries").read_groups
 local states_of, multi_precision = core.require("optim.states"), core.require("optim.multi_precision")
 local run_hooks = core.require("hybrid.run_hooks")
 local ops, grad_state, mark_stale = core.ops, core.grad_state, core.mark_stale
@@ -16,23 +16,41 @@ Trainer._kind = "Trainer"
 -- hybrid/library.lua.
 Trainer._untraced = {
   _updates = true, count = true, _group = true, _lrs = true, _wds = true, _counts = true, states = "shallow",
-  path = true, shape = true, init = true, name = true, pending = true, lr_mult = true, wd_mult = true,
+  path = true, shape = true, init = true, name = true, pending = true, lr_mult = true, wd_mult = true, wd = true,
 }
 
---- pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, or a table of tensors.
---- optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object. Raises
+-- Turns the learning rate of a group into a factor of the trainer's rate.
+local function share_rate(optimizer, group)
+  local own, scheduler = group.learning_rate, optimizer.lr_scheduler
+  if not own then return end
+  local base = type(scheduler) == "table" and scheduler.base_lr or optimizer.learning_rate
+  if base == 0 then core.arg_error("Trainer", "learning_rate", "a rate > 0 of the trainer, of which a group's rate is a multiple", base) end
+  group.lr_mult, group.learning_rate = group.lr_mult * own / base, nil
+end
+
+--- pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, a table of tensors, or a list of
+--- groups. optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object. Raises
 --- for an unknown name or option, and for values of params that are no tensors.
+---
+--- A group is {params =, learning_rate=, wd=, lr_mult = 1, wd_mult = 1}, as in PyTorch: its parameters have this rate and
+--- decay instead of the trainer's. The rate is stored as a multiple of the trainer's, so a schedule or set_learning_rate
+--- changes the rates of all groups by the same factor. trainer.param_groups[i] has the fields lr_mult, wd and wd_mult,
+--- which a script may set at any time; save_states does not save them. The fields lr_mult and wd_mult of each
+--- parameter are factors too. Groups that differ in other options need one trainer each.
 --- Example: local w = pg.param(pg.tensor{1, 2})
 --- local trainer = pg.optim.Trainer({w = w}, "sgd", {learning_rate = 0.1})
 --- pg.record(function() return (w * w):sum() end):backward()
 --- trainer:step(1)
---- return w
+--- local v = pg.param(pg.tensor{1})
+--- trainer = pg.optim.Trainer({{params = {w}}, {params = {v}, learning_rate = 0.01, wd = 0}}, "sgd", {learning_rate = 0.1, wd = 1e-4})
+--- return w, trainer.param_groups[2].lr_mult
 function Trainer:init(params, optimizer, options)
   if options ~= nil and type(options) ~= "table" then
     core.arg_error("Trainer", "options", "a table of options such as {learning_rate = 0.1}", options)
   end
-  self._entries = read_params("Trainer", params)
+  self._entries, self.param_groups = read_groups("Trainer", params)
   self.optimizer = create(optimizer, options)
+  for _, group in ipairs(self.param_groups) do share_rate(self.optimizer, group) end
   self._updates = 0
   self._group = {weights = {}, grads = {}, entries = {}, n = 0}
   self._lrs, self._wds, self._counts = {}, {}, {}
@@ -98,9 +116,11 @@ local function set_rates(self, group, lr, ahead)
   local optimizer, lrs, wds, counts = self.optimizer, self._lrs, self._wds, self._counts
   local differ = type(ahead) == "table"
   for i, entry in ipairs(group.entries) do
-    local fields = entry.fields
-    lrs[i] = fields and lr * fields.lr_mult or lr
-    wds[i] = fields and optimizer.wd * fields.wd_mult or optimizer.wd
+    local own, wd, fields = lr, optimizer.wd, entry.fields
+    local of = entry.group
+    if of then own, wd = own * of.lr_mult, (of.wd or wd) * of.wd_mult end
+    if fields then own, wd = own * fields.lr_mult, wd * fields.wd_mult end
+    lrs[i], wds[i] = own, wd
     counts[i] = entry.count + 1 + (differ and ahead[i] or ahead)
   end
   local n = group.n
