@@ -40,13 +40,14 @@ class Planner : Lowering {
   //
   // A step that rewrites an input and that only outputs of the graph read goes last. It may work in the buffer of the
   // input. Only one of these steps may be able to fail (it checks indices before it writes). That step comes first in
-  // the section.
+  // the section. A step cannot fail if an earlier one has checked its indices.
   void choose_commit(const std::vector<int32_t>& outputs) {
     std::vector<int32_t> reads(plan_->input_types.size(), 0);  // by input: reads of its storage by steps of the section
     bool fallible = false;
     for (Draft& d : drafts_) {
       if (d.control || !rewrites_input(d)) continue;
-      if (d.op->in_place.empty() && std::exchange(fallible, true)) continue;
+      d.total = !d.op->in_place.empty() || is_checked(d);
+      if (!d.total && std::exchange(fallible, true)) continue;
       d.commit = true;
       for (int32_t v : d.in)
         if (v >= 0 && storage_of(v).kind == Storage::kInput) ++reads[size_t(storage_of(v).index)];
@@ -61,6 +62,18 @@ class Planner : Lowering {
           storage_of(d.out[i]).donor = input;
       }
     }
+  }
+
+  static bool takes_index(const OpDef& op) {
+    return op.inputs.size() > 1 && std::string_view(op.inputs[1].name) == "index" && op.inputs[1].arity == Arity::kOne;
+  }
+  // Whether a step before the section uses the same indices in the same dim of an array of the same shape.
+  bool is_checked(const Draft& d) const {
+    if (d.control || !d.device.is_cpu() || !takes_index(*d.op)) return false;  // on other devices errors may come late
+    return std::any_of(drafts_.begin(), drafts_.end(), [&](const Draft& e) {
+      return !e.commit && !e.control && !e.fused && e.op && takes_index(*e.op) && !rewrites_input(e) &&
+             e.in[1] == d.in[1] && *e.attrs == *d.attrs && layout(e.in[0]).type.shape == layout(d.in[0]).type.shape;
+    });
   }
 
   // Returns the input of the plan whose memory output i of a step may take, or -1.
@@ -117,7 +130,7 @@ class Planner : Lowering {
   }
 
   void order_steps() {
-    const auto rank = [](const Draft& d) { return d.commit ? d.op->in_place.empty() ? 1 : 2 : 0; };
+    const auto rank = [](const Draft& d) { return d.commit ? d.total ? 2 : 1 : 0; };
     std::stable_sort(drafts_.begin(), drafts_.end(), [&](const Draft& a, const Draft& b) { return rank(a) < rank(b); });
     plan_->commit = int32_t(std::find_if(drafts_.begin(), drafts_.end(), [](const Draft& d) { return d.commit; }) -
                             drafts_.begin());

@@ -6,6 +6,7 @@ local create = core.require("optim.create")
 local Optimizer = core.require("optim.optimizer").Optimizer
 local read_groups = core.require("optim.entries").read_groups
 local states_of, multi_precision = core.require("optim.states"), core.require("optim.multi_precision")
+local sparse_grad, sparse_rows = core.require("sparse_grad"), core.require("optim.sparse_rows")
 local run_hooks = core.require("hybrid.run_hooks")
 local ops, grad_state, mark_stale = core.ops, core.grad_state, core.mark_stale
 
@@ -51,7 +52,7 @@ function Trainer:init(params, optimizer, options)
   self._entries, self.param_groups = read_groups("Trainer", params)
   self.optimizer = create(optimizer, options)
   for _, group in ipairs(self.param_groups) do share_rate(self.optimizer, group) end
-  self._updates = 0
+  self._updates, self.loss_scaler = 0, false
   self._group = {weights = {}, grads = {}, entries = {}, n = 0}
   self._lrs, self._wds, self._counts = {}, {}, {}
   for _, entry in ipairs(self._entries) do entry.count, entry.states = 0, {} end
@@ -77,7 +78,7 @@ end
 -- Whether this step updates the parameter.
 local function is_due(entry, ignore_stale)
   local request, fresh = grad_state(entry.tensor)
-  if fresh and request ~= "null" then return true end
+  if request ~= "null" and (fresh or sparse_grad.is(entry.tensor) and sparse_grad.is_fresh(entry.tensor)) then return true end
   return not is_idle(entry, ignore_stale)
 end
 
@@ -91,8 +92,9 @@ local function refill(self, ignore_stale)
       states_of.make(self.optimizer, entry)
       n = n + 1
       local p = entry.tensor
-      group.weights[n], group.grads[n], group.entries[n] = p, p.grad, entry
+      group.weights[n], group.grads[n], group.entries[n] = p, not sparse_grad.is(p) and p.grad, entry
       for _, name in ipairs(states) do group[name][n] = entry.states[name] end
+      sparse_rows.take(self.optimizer, group, n, states)
     end
   end
   for i = n + 1, before do
@@ -155,25 +157,35 @@ local function rate_reader(self, ahead)
   end
 end
 
--- Makes the rates of a traced step: a tensor of four rows that is filled before each run. It has one column, or one
--- column per weight if a rate differs between weights (`lists`).
+-- Writes the rows of rates of a group to a list, one after the other.
+local function fill_columns(list, group, columns, rescale)
+  for i = 1, columns do
+    list[i], list[columns + i] = at(group.lr, i), at(group.wd, i)
+    list[2 * columns + i], list[3 * columns + i] = at(group.t, i), rescale
+    if group.cycled then list[4 * columns + i] = group.cycled end
+  end
+  return list
+end
+
+-- Makes the rates of a traced step: a tensor that is filled before each run. Its rows are the learning rate, decay, count
+-- and factor of the gradients, and the momentum if a schedule changes it. It has one column, or one column per weight if a
+-- rate differs between weights (`lists`).
 local function make_rates(self, group, ahead, lists)
   local optimizer, read = self.optimizer, rate_reader(self, ahead + 1)
   local columns = (lists.lr or lists.wd or lists.t) and group.n or 1
-  local rates, numbers = core.number_table(4, columns), {}
+  local count = optimizer:momentum_at(1) and 5 or 4
+  local rates, numbers = core.number_table(count, columns), {}
   run_hooks.before_run(function()
     set_rates(self, group, read(), group.ahead)
+    group.cycled = optimizer:momentum_at(self._updates + ahead + 1)
+    if (group.cycled and 5 or 4) ~= count then return "the schedule of the momentum began or ended" end
     local lr, wd, t = group.lr, group.wd, group.t
     if (is_list(lr) and not lists.lr) or (is_list(wd) and not lists.wd) or (is_list(t) and not lists.t) then
       return "the learning rate, decay or update count now differs between parameters"
     end
     local rescale = optimizer.rescale_grad / group.batch_size
-    if columns == 1 then return core.set_numbers(rates, lr, wd, t, rescale) end
-    for i = 1, columns do
-      numbers[i], numbers[columns + i] = at(lr, i), at(wd, i)
-      numbers[2 * columns + i], numbers[3 * columns + i] = at(t, i), rescale
-    end
-    core.set_numbers(rates, unpack(numbers, 1, 4 * columns))
+    if columns == 1 and count == 4 then return core.set_numbers(rates, lr, wd, t, rescale) end
+    core.set_numbers(rates, unpack(fill_columns(numbers, group, columns, rescale), 1, count * columns))
   end)
   return rates
 end
@@ -240,6 +252,32 @@ local function exported_rates(self, group, lists)
   return core.ops.stack{numbers(lr), numbers(wd), core.ops.expand(notes.updates:reshape{1}, {columns}), numbers(rescale)}
 end
 
+-- Runs the optimizer with a tensor of rates (see make_rates).
+local function apply_rates(self, group, rates, lists)
+  local optimizer, scaler = self.optimizer, self.loss_scaler
+  local device = group.weights[1].device
+  if device ~= "cpu" then rates = rates:to(device) end
+  group.lr, group.wd, group.t, group.rescale_grad, group.cycled = nil, nil, nil, nil, nil
+  group.rates = scaler and scaler:adjust(rates) or rates
+  local function update()
+    return (optimizer.multi_precision and multi_precision or optimizer.update)(optimizer, read_rates(group, lists))
+  end
+  core.finally(function()
+    setmetatable(group, nil)
+    group.rates = nil
+  end, function()
+    if scaler then return scaler:guard(group, update) end
+    update()
+  end)
+end
+
+-- An update with a loss scaler: the scale and the number of skipped updates are tensors, and so are the rates.
+local function update_scaled(self, group)
+  local lists = {lr = is_list(group.lr), wd = is_list(group.wd), t = is_list(group.t)}
+  local columns = (lists.lr or lists.wd or lists.t) and group.n or 1
+  apply_rates(self, group, numbers(fill_columns({}, group, columns, group.rescale_grad)):reshape{-1, columns}, lists)
+end
+
 -- An update in a traced function: the rates are filled before each run, and the counters advance after it.
 local function update_traced(self, group, batch_size)
   local optimizer, notes = self.optimizer, run_hooks.notes(self)
@@ -257,13 +295,7 @@ local function update_traced(self, group, batch_size)
   set_rates(self, kept, 1, kept.ahead)
   local lists = {lr = is_list(kept.lr), wd = is_list(kept.wd), t = is_list(kept.t)}
   local rates = run_hooks.exporting() and exported_rates(self, kept, lists) or make_rates(self, kept, ahead, lists)
-  local device = group.weights[1] and group.weights[1].device or "cpu"
-  group.lr, group.wd, group.t, group.rescale_grad = nil, nil, nil, nil
-  group.rates = device == "cpu" and rates or rates:to(device)
-  core.finally(function()
-    setmetatable(group, nil)
-    group.rates = nil
-  end, optimizer.multi_precision and multi_precision or optimizer.update, optimizer, read_rates(group, lists))
+  apply_rates(self, group, rates, lists)
 end
 
 local step_options = {ignore_stale_grad = false}
@@ -287,9 +319,12 @@ function Trainer:update(batch_size, opts)
     update_traced(self, group, batch_size)
   elseif group.n > 0 then
     set_rates(self, group, optimizer:rate(self._updates + 1), 0)
+    group.cycled = optimizer:momentum_at(self._updates + 1)
     group.rescale_grad = optimizer.rescale_grad / batch_size
-    if optimizer.multi_precision then multi_precision(optimizer, group) else optimizer:update(group) end
+    if self.loss_scaler then update_scaled(self, group)
+    elseif optimizer.multi_precision then multi_precision(optimizer, group) else optimizer:update(group) end
   end
+  sparse_rows.put_back(group)
   for _, entry in ipairs(group.entries) do mark_stale(entry.tensor) end
   if not traced then count_up(self, group) end
 end
@@ -344,7 +379,7 @@ local function saved_scheduler(self)
   return type(scheduler) == "table" and scheduler._saved and scheduler
 end
 
---- trainer:save_states(path) writes the optimizer's state, and that of a scheduler, to a safetensors file, atomically.
+--- trainer:save_states(path) writes the optimizer's state, and those of a scheduler and a LossScaler, to a safetensors file, atomically.
 function Trainer:save_states(path)
   args.self("save_states", self, "trainer")
   args.string("save_states", "path", path)
@@ -362,6 +397,7 @@ function Trainer:save_states(path)
     for i, field in ipairs(scheduler._saved) do values[i] = scheduler[field] end
     tensors["@scheduler"] = ops.tensor(values, {dtype = "float64"})
   end
+  if self.loss_scaler then tensors["@loss_scale"] = self.loss_scaler.state end
   core.save_tensors(path, tensors, nil, "save_states")
 end
 
@@ -401,12 +437,18 @@ function Trainer:load_states(path)
   if scheduler and (not memory or memory.dtype ~= "float64" or memory:numel() ~= #scheduler._saved) then
     core.fail("load_states", "%s lacks the state of the scheduler", path)
   end
+  local scaler, scale = self.loss_scaler, tensors["@loss_scale"]
+  used["@loss_scale"] = scaler
+  if scaler and (not scale or scale.dtype ~= "float64" or scale:numel() ~= 3) then
+    core.fail("load_states", "%s lacks the state of the loss scaler", path)
+  end
   for key in pairs(tensors) do
     if not used[key] then core.fail("load_states", "%s holds '%s', which this trainer does not have", path, tostring(key)) end
   end
   for i, entry in ipairs(self._entries) do entry.count, entry.states = counts[i], states[i] end
   self._updates = counts[#counts]
   self.optimizer.learning_rate = rate
+  if scaler then scaler.state:copy_(scale:to(scaler.state.device)) end
   if scheduler then for i, value in ipairs(memory:reshape{-1}:totable()) do scheduler[scheduler._saved[i]] = value end end
 end
 
