@@ -31,7 +31,7 @@ local apply = core.require("optim.rule")
 --- trainer:step(1)
 --- return w
 local Optimizer = class.new("Optimizer")
-Optimizer.states, Optimizer.state_shapes = {}, {}
+Optimizer.states, Optimizer.state_shapes, Optimizer._compiles = {}, {}, false
 -- Trainer reads these before each run, so they are not guarded.
 Optimizer._untraced = {learning_rate = true, wd = true, rescale_grad = true, lr_scheduler = true, rate = true, _options = true}
 
@@ -148,7 +148,7 @@ local defined = {}
 -- options is the default rate. Options with the default args.none are numbers or nil.
 local function define(name, options, states)
   local kind = Optimizer:extend(name)
-  kind._defined, kind.states = options, states or {}
+  kind._defined, kind.states, kind._compiles = options, states or {}, name
   kind.default_rate, options.learning_rate = options.learning_rate or Optimizer.default_rate, nil
   kind.options, kind._optional = options, setmetatable({}, {__index = Optimizer._optional})
   for key, default in pairs(options) do kind._optional[key] = default == args.none or nil end
