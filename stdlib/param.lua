@@ -352,7 +352,9 @@ end
 --- x:zero_grad() sets x.grad to zeros.
 function methods.zero_grad(x)
   args.tensor_self("zero_grad", x)
-  local grad = x.grad
+  local sparse = core.require("sparse_grad")
+  if sparse.is(x) then sparse.clear(x) end
+  local grad = sparse.own_grad(x)
   if grad then grad:zero_() end
   return x
 end

@@ -168,6 +168,7 @@ std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> resu
       call->input_gradients[size_t(c.input)] = !c.box;
     }
     if (c.output < 0) continue;
+    if (c.box && c.input >= 0) options.replacements.push_back({c.output, c.input});
     if (!c.box && c.input < 0) {
       if (size_t(c.output) >= call->replaced.size()) call->replaced.resize(size_t(c.output) + 1, -1);
       call->replaced[size_t(c.output)] = int32_t(call->writes.size());

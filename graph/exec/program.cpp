@@ -102,7 +102,7 @@ struct Program::Entry {
     if (!differentiable) {
       Options gradient = options;
       gradient.name += " gradient";
-      gradient.lendable.clear();
+      gradient.lendable.clear(), gradient.replacements.clear();
       differentiable = Ref<Program>(new Program(gradient_trace(*trace, joint), {}, gradient));
     }
     return *differentiable;
@@ -119,7 +119,7 @@ struct Program::Entry {
       whole = specialize(*trace, all);
       Options gradient = options;
       gradient.name += " gradient";
-      gradient.lendable.clear();
+      gradient.lendable.clear(), gradient.replacements.clear();
       whole_gradient = Ref<Program>(new Program(gradient_trace(*trace, whole), {}, gradient));
     }
     return *whole_gradient;
@@ -136,7 +136,7 @@ struct Program::Entry {
     plan.name = options.name;
     plan.static_alloc = options.static_alloc;
     plan.pack = !signature.recording;  // the parameters are updated after the run
-    if (joint.heads.empty()) plan.lendable = options.lendable;
+    if (joint.heads.empty()) plan.lendable = options.lendable, plan.replacements = options.replacements;
     return plan;
   }
 };

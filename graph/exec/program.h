@@ -18,7 +18,8 @@ class Program : public RefCounted<Program> {
     bool static_alloc = true;
     bool static_shape = false;  // a second set of types is an error
     size_t max_specializations = 16;
-    std::vector<int32_t> lendable = {};  // as PlanOptions::lendable, for runs that are not recorded
+    std::vector<int32_t> lendable = {};          // as PlanOptions::lendable, for runs that are not recorded
+    std::vector<Replacement> replacements = {};  // as PlanOptions::replacements, for runs that are not recorded
   };
 
   Program(Graph trace, std::vector<Ref<Generator>> generators, Options options);

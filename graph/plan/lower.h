@@ -30,6 +30,7 @@ struct Draft {
   std::vector<int32_t> in;  // values; -1: absent
   std::vector<int32_t> out;
   bool commit = false;
+  bool total = false;  // of a step of the commit section: it cannot fail
   Device device = {};
   std::shared_ptr<const FusedKernel> fused = nullptr;
   const Graph* body = nullptr;  // of a fused step

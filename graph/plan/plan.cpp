@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 
 #include "graph/exec/frame.h"
 #include "graph/plan/arena.h"
@@ -39,14 +40,17 @@ class Planner : Lowering {
   // Commit section --------------------------------------------------------------------------------------------------
   //
   // A step that rewrites an input and that only outputs of the graph read goes last. It may work in the buffer of the
-  // input. Only one of these steps may be able to fail (it checks indices before it writes). That step comes first in
-  // the section.
+  // input. So does a fused step whose outputs replace inputs. Only one of these steps may be able to fail (it checks
+  // indices before it writes). That step comes first in the section. A step cannot fail if an earlier one has checked
+  // its indices.
   void choose_commit(const std::vector<int32_t>& outputs) {
     std::vector<int32_t> reads(plan_->input_types.size(), 0);  // by input: reads of its storage by steps of the section
+    for (const Replacement& r : plan_->options.replacements) replaced_[outputs[size_t(r.output)]] = r.input;
     bool fallible = false;
     for (Draft& d : drafts_) {
       if (d.control || !rewrites_input(d)) continue;
-      if (d.op->in_place.empty() && std::exchange(fallible, true)) continue;
+      d.total = d.fused || !d.op->in_place.empty() || is_checked(d);
+      if (!d.total && std::exchange(fallible, true)) continue;
       d.commit = true;
       for (int32_t v : d.in)
         if (v >= 0 && storage_of(v).kind == Storage::kInput) ++reads[size_t(storage_of(v).index)];
@@ -63,14 +67,36 @@ class Planner : Lowering {
     }
   }
 
+  static bool takes_index(const OpDef& op) {
+    return op.inputs.size() > 1 && std::string_view(op.inputs[1].name) == "index" && op.inputs[1].arity == Arity::kOne;
+  }
+  // Whether a step before the section uses the same indices in the same dim of an array of the same shape.
+  bool is_checked(const Draft& d) const {
+    if (d.control || !d.device.is_cpu() || !takes_index(*d.op)) return false;  // on other devices errors may come late
+    return std::any_of(drafts_.begin(), drafts_.end(), [&](const Draft& e) {
+      return !e.commit && !e.control && !e.fused && e.op && takes_index(*e.op) && !rewrites_input(e) &&
+             e.in[1] == d.in[1] && *e.attrs == *d.attrs && layout(e.in[0]).type.shape == layout(d.in[0]).type.shape;
+    });
+  }
+
   // Returns the input of the plan whose memory output i of a step may take, or -1.
   int32_t rewritten(const Draft& d, size_t i) const {
+    if (d.fused) return replaced_by(d, i);
     const size_t at = rewritten_input(*d.op, d.in.size(), i);
     if (at >= d.in.size() || d.in[at] < 0 || size_t(d.in[at]) >= plan_->input_types.size()) return -1;
     return layout(d.in[at]).type == layout(d.out[i]).type ? d.in[at] : -1;
   }
+  // The same for a fused step, which may write over an operand of the size of its index space.
+  int32_t replaced_by(const Draft& d, size_t i) const {
+    const auto found = replaced_.find(d.out[i]);
+    if (found == replaced_.end() || !fills_space(d, i)) return -1;
+    const int32_t input = found->second;
+    const bool once = std::count(d.in.begin(), d.in.end(), input) == 1;
+    return once && layout(input).type == layout(d.out[i]).type ? input : -1;
+  }
   bool rewrites_input(const Draft& d) const {
-    if (!plan_->options.in_place || d.fused || !d.op->has(kInPlace) || d.op->has(kEffect)) return false;
+    if (!plan_->options.in_place) return false;
+    if (d.fused ? !is_total(*d.body) : !d.op->has(kInPlace) || d.op->has(kEffect)) return false;
     bool any = false;
     for (size_t i = 0; i < d.out.size(); ++i) {
       if (values_[size_t(d.out[i])].readers || is_viewed(d.out[i])) return false;
@@ -106,9 +132,7 @@ class Planner : Lowering {
   }
   bool cannot_fail(const Draft& d, const std::vector<const OpDef*>& makers) const {
     if (d.control || d.op->has(kEffect)) return false;
-    if (d.body)
-      return std::all_of(d.body->nodes.begin(), d.body->nodes.end(),
-                         [](const Node& n) { return !n.op || pg::cannot_fail(*n.op, n.types[0].dtype); });
+    if (d.body) return is_total(*d.body);
     if (pg::cannot_fail(*d.op, layout(d.out[0]).type.dtype) || !d.op->in_place.empty()) return true;
     return d.op->accepts && std::all_of(d.in.begin() + 1, d.in.end(), [&](int32_t v) {
              const OpDef* maker = v < 0 ? nullptr : makers[size_t(values_[size_t(v)].storage)];
@@ -116,8 +140,13 @@ class Planner : Lowering {
            });
   }
 
+  static bool is_total(const Graph& body) {
+    return std::all_of(body.nodes.begin(), body.nodes.end(),
+                       [](const Node& n) { return !n.op || pg::cannot_fail(*n.op, n.types[0].dtype); });
+  }
+
   void order_steps() {
-    const auto rank = [](const Draft& d) { return d.commit ? d.op->in_place.empty() ? 1 : 2 : 0; };
+    const auto rank = [](const Draft& d) { return d.commit ? d.total ? 2 : 1 : 0; };
     std::stable_sort(drafts_.begin(), drafts_.end(), [&](const Draft& a, const Draft& b) { return rank(a) < rank(b); });
     plan_->commit = int32_t(std::find_if(drafts_.begin(), drafts_.end(), [](const Draft& d) { return d.commit; }) -
                             drafts_.begin());
@@ -341,6 +370,8 @@ class Planner : Lowering {
     step.random = int32_t(plan_->random.size());
     plan_->random.push_back({index, key->seed, key->tick});
   }
+
+  std::map<int32_t, int32_t> replaced_;  // by value: the input that it replaces
 };
 
 bool& verify_flag() {

@@ -14,6 +14,11 @@ namespace pg {
 class FusedKernel;
 class Plan;
 
+// An output of a program that replaces an input: the caller gives up the input's value.
+struct Replacement {
+  int32_t output, input;
+};
+
 struct PlanOptions {
   bool fuse = true;          // run kFused nodes as one kernel; false: node by node
   bool in_place = true;      // a step may write over an operand that no later step reads
@@ -22,7 +27,8 @@ struct PlanOptions {
   bool static_alloc = true;  // frames keep their arena between runs
   bool body = false;  // of a branch or loop: the caller provides its memory, and every output is a separate array
   std::vector<int32_t> lendable =
-      {};                 // outputs for which the caller of a run may have spare memory (graph/exec/exec.h)
+      {};  // outputs for which the caller of a run may have spare memory (graph/exec/exec.h)
+  std::vector<Replacement> replacements = {};
   std::string name = {};  // of the program, for observers
 };
 

@@ -9,7 +9,9 @@ local hooks                       -- those of the trace in progress
 --- run_hooks.collect([named]) starts the list of hooks of a trace. run_hooks.finish() ends it -> {before = {f, …}, after
 --- = {f, …}, notes =, read = the set of functions passed to pg.live}. With a list `named` the trace is of an export: no
 --- hook will run, and run_hooks.name adds to the list.
-function run_hooks.collect(named) hooks = {before = {}, after = {}, notes = {}, read = {}, named = named, names = {}} end
+function run_hooks.collect(named)
+  hooks = {before = {}, after = {}, notes = {}, read = {}, named = named, names = {}, recording = core.is_recording()}
+end
 function run_hooks.finish()
   local done = hooks
   hooks = nil
@@ -79,6 +81,9 @@ end
 
 --- run_hooks.tracing() -> whether a function is being traced.
 function run_hooks.tracing() return hooks ~= nil and core.tracing() end
+
+--- run_hooks.recording_inside() -> whether the traced function itself has begun to record.
+function run_hooks.recording_inside() return run_hooks.tracing() and not hooks.recording and core.is_recording() end
 
 --- pg.live(f) -> a 0-dim float32 tensor with the number that f() returns. Inside a hybridized block or pg.jit, f is
 --- called before each run, so a changing number (a temperature, a schedule) causes no new trace.

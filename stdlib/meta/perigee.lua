@@ -2938,7 +2938,7 @@ function Trainer:learning_rate() end
 ---@return any
 function Trainer:set_learning_rate(v) end
 
----trainer:save_states(path) writes the optimizer's state, and that of a scheduler, to a safetensors file, atomically.
+---trainer:save_states(path) writes the optimizer's state, and those of a scheduler and a LossScaler, to a safetensors file, atomically.
 ---@param path any
 ---@return any
 function Trainer:save_states(path) end
@@ -4104,8 +4104,13 @@ function nn.Dropout(rate, options) end
 ---@return perigee.Block
 function nn.ELU(alpha) end
 
----nn.Embedding(input_dim, output_dim, {dtype=, weight_initializer=, index_base = 1}): looks up rows of weight
----(input_dim, output_dim) by index.
+---nn.Embedding(input_dim, output_dim, {dtype=, weight_initializer=, index_base = 1, sparse_grad = false}): looks up rows of
+---weight (input_dim, output_dim) by index. With sparse_grad the gradient consists of the rows that occur, and a Trainer
+---updates these rows and their states only, as MXNet's lazy_update: the time depends on the number of rows and not on
+---input_dim. Weight decay and momentum leave other rows alone. This holds eagerly and in pg.jit with record, backward and
+---step inside. weight.grad is then a dense copy. Where backward runs outside of a hybridized net the gradient is
+---dense, and the rows that are not all 0 are updated. So are weights that are used elsewhere too, and all rows with LAMB, LARS
+---and LBSGD, which need the norm of the whole weight. pg.autograd.grad does not reach a weight with sparse gradients.
 ---@param input_dim any
 ---@param output_dim any
 ---@param options any
@@ -4533,6 +4538,18 @@ function optim.LARS(options) end
 ---@return any
 function optim.LBSGD(options) end
 
+---pg.optim.LossScaler(trainer, {init_scale = 2 ^ 16, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2000,
+---max_scale = 2 ^ 24}) scales losses, so that small gradients in float16 do not become 0 (Micikevicius et al. 2018; MXNet's
+---amp, PyTorch's GradScaler). Call scaler:scale(loss):backward(), then trainer:step(batch_size), in pg.jit too. The step
+---divides the gradients by the scale. If one of them is not finite, the step changes no parameter and no state of the
+---optimizer, and the scale is multiplied by backoff_factor. After growth_interval steps in a row that were not skipped it
+---is multiplied by growth_factor. trainer:save_states saves the scale too. A schedule counts skipped steps, a correction
+---such as Adam's does not.
+---@param trainer any
+---@param options any
+---@return any
+function optim.LossScaler(trainer, options) end
+
 ---pg.optim.NAG{learning_rate = 0.01, momentum = 0, wd=, …}: SGD with the momentum of Nesterov (1983).
 ---@param options any
 ---@return any
@@ -4604,9 +4621,15 @@ function optim.SWA(params) end
 ---@return any
 function optim.Signum(options) end
 
----pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, or a table of tensors.
----optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object. Raises
+---pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, a table of tensors, or a list of
+---groups. optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object. Raises
 ---for an unknown name or option, and for values of params that are no tensors.
+---
+---A group is {params =, learning_rate=, wd=, lr_mult = 1, wd_mult = 1}, as in PyTorch: its parameters have this rate and
+---decay instead of the trainer's. The rate is stored as a multiple of the trainer's, so a schedule or set_learning_rate
+---changes the rates of all groups by the same factor. trainer.param_groups[i] has the fields lr_mult, wd and wd_mult,
+---which a script may set at any time; save_states does not save them. The fields lr_mult and wd_mult of each
+---parameter are factors too. Groups that differ in other options need one trainer each.
 ---@param params any
 ---@param optimizer any
 ---@param options any
@@ -4745,7 +4768,7 @@ function pg.acosh(x) end
 ---@param grads perigee.Tensor[] a gradient for each
 ---@param means perigee.Tensor[] running mean of each gradient
 ---@param vars perigee.Tensor[] running mean square of each gradient
----@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes
+---@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes. A fifth row replaces momentum or beta1
 ---@param lr number[] learning rate, one for all or one for each weight
 ---@param wd? number[] weight decay, one for all or one for each weight
 ---@param rescale_grad? number factor on the gradients
@@ -4763,7 +4786,7 @@ function pg.adam_update(weights, grads, means, vars, rates, lr, wd, rescale_grad
 ---@param grads perigee.Tensor[] a gradient for each
 ---@param means perigee.Tensor[] running mean of each gradient
 ---@param vars perigee.Tensor[] running mean square of each gradient
----@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes
+---@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes. A fifth row replaces momentum or beta1
 ---@param lr number[] learning rate, one for all or one for each weight
 ---@param wd? number[] weight decay, one for all or one for each weight
 ---@param rescale_grad? number factor on the gradients
@@ -6692,7 +6715,7 @@ function pg.mv(x, y) end
 ---@param weights perigee.Tensor[] the parameters
 ---@param grads perigee.Tensor[] a gradient for each
 ---@param moms perigee.Tensor[] the last step of each weight
----@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes
+---@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes. A fifth row replaces momentum or beta1
 ---@param lr number[] learning rate, one for all or one for each weight
 ---@param wd? number[] weight decay, one for all or one for each weight
 ---@param rescale_grad? number factor on the gradients
@@ -7226,7 +7249,7 @@ function pg.sequence_reverse(x, lengths, dim) end
 ---@param weights perigee.Tensor[] the parameters
 ---@param grads perigee.Tensor[] a gradient for each
 ---@param moms perigee.Tensor[] the last step of each weight
----@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes
+---@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes. A fifth row replaces momentum or beta1
 ---@param lr number[] learning rate, one for all or one for each weight
 ---@param wd? number[] weight decay, one for all or one for each weight
 ---@param rescale_grad? number factor on the gradients
@@ -7240,7 +7263,7 @@ function pg.sgd_momentum_update(weights, grads, moms, rates, lr, wd, rescale_gra
 ---w - lr (g + wd w), with g the rescaled, clipped gradient, for all weights at once; returns the new weights.
 ---@param weights perigee.Tensor[] the parameters
 ---@param grads perigee.Tensor[] a gradient for each
----@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes
+---@param rates? perigee.Tensor lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes. A fifth row replaces momentum or beta1
 ---@param lr number[] learning rate, one for all or one for each weight
 ---@param wd? number[] weight decay, one for all or one for each weight
 ---@param rescale_grad? number factor on the gradients

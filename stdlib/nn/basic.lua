@@ -95,8 +95,13 @@ end
 
 function Dropout:describe() return tostring(self.rate) end
 
---- nn.Embedding(input_dim, output_dim, {dtype=, weight_initializer=, index_base = 1}): looks up rows of weight
---- (input_dim, output_dim) by index.
+--- nn.Embedding(input_dim, output_dim, {dtype=, weight_initializer=, index_base = 1, sparse_grad = false}): looks up rows of
+--- weight (input_dim, output_dim) by index. With sparse_grad the gradient consists of the rows that occur, and a Trainer
+--- updates these rows and their states only, as MXNet's lazy_update: the time depends on the number of rows and not on
+--- input_dim. Weight decay and momentum leave other rows alone. This holds eagerly and in pg.jit with record, backward and
+--- step inside. weight.grad is then a dense copy. Where backward runs outside of a hybridized net the gradient is
+--- dense, and the rows that are not all 0 are updated. So are weights that are used elsewhere too, and all rows with LAMB, LARS
+--- and LBSGD, which need the norm of the whole weight. pg.autograd.grad does not reach a weight with sparse gradients.
 --- Example: local layer = pg.nn.Embedding(10, 4)
 --- layer:initialize()
 --- return layer(pg.tensor({1, 5}, {dtype = "int64"})).shape
@@ -106,16 +111,24 @@ layers.Embedding = Embedding
 function Embedding:init(...)
   local o = args.read("Embedding", {"input_dim", "output_dim", "dtype", "weight_initializer"}, {
     input_dim = args.required, output_dim = args.required, dtype = "float32", weight_initializer = args.none,
-    index_base = 1,
+    index_base = 1, sparse_grad = false,
   }, ...)
   local rows = args.count("Embedding", "input_dim", o.input_dim, 1)
   local columns = args.count("Embedding", "output_dim", o.output_dim, 1)
   args.number("Embedding", "index_base", o.index_base)
   self.weight = param.param{shape = {rows, columns}, dtype = o.dtype, init = o.weight_initializer}
   self._options = {index_base = o.index_base}
+  if args.boolean("Embedding", "sparse_grad", o.sparse_grad) then
+    self._sparse = core.require("sparse_grad")
+    self._sparse.mark(self.weight)
+  end
 end
 
-function Embedding:forward(x) return ops.embedding(x, self.weight, self._options) end
+Embedding._sparse = false
+
+function Embedding:forward(x)
+  return (self._sparse and self._sparse.lookup or ops.embedding)(x, self.weight, self._options)
+end
 function Embedding:describe() return table.concat(param.shape(self.weight), " -> ") end
 
 --- nn.Flatten() flattens all dims except the first.

@@ -1,5 +1,6 @@
 -- The parameters that a Trainer or an average is given.
 local core = ...
+local args = core.require("support.args")
 local discover = core.require("nn.discover")
 local sets = core.require("nn.parameters")
 local is_param = core.require("param").is
@@ -16,7 +17,7 @@ end
 
 -- Returns a list of {path =, tensor =, fields = (the options of a parameter)} from a set of collect_params, a block, a list
 -- of tensors, or a table of tensors by name.
-return function(op, params)
+local function read(op, params)
   local list, seen = {}, {}
   if discover.is_block(params) then params = params:collect_params() end
   if type(params) ~= "table" or rawget(params, "_is_class") then
@@ -34,3 +35,36 @@ return function(op, params)
   for _, name in ipairs(names) do add(op, list, seen, name, params[name]) end
   return list
 end
+core.introspect.jit_off(read)  -- LuaJIT can compile this pairs loop into one that never ends
+
+local group_spec = {params = args.required, learning_rate = args.none, wd = args.none, lr_mult = 1, wd_mult = 1}
+
+local function is_group(value)
+  return args.plain(value) and not core.is_tensor(value) and not discover.is_block(value) and rawget(value, "params") ~= nil
+end
+
+local function read_group(op, i, given)
+  if not is_group(given) then core.arg_error(op, "params[" .. i .. "]", "a group such as {params = net.body, wd = 0}", given) end
+  local group = args.options(op, given, group_spec)
+  for key, value in next, group do if key ~= "params" then args.number(op, key, value, 0) end end
+  return group
+end
+
+-- Returns the list of entries, and the list of groups if params is a list of them. Entries of groups have a group, and
+-- paths that begin with its number.
+local function read_groups(op, params)
+  if not (args.plain(params) and is_group(params[1])) then return read(op, params), {} end
+  local list, groups, seen = {}, {}, {}
+  for i, given in ipairs(params) do
+    groups[i] = read_group(op, i, given)
+    for _, entry in ipairs(read(op, given.params)) do
+      if seen[entry.tensor] then core.fail(op, "parameter '%s' of group %d is in group %d too", entry.path, i, seen[entry.tensor]) end
+      seen[entry.tensor] = i
+      entry.path, entry.group = i .. "." .. entry.path, groups[i]
+      list[#list + 1] = entry
+    end
+  end
+  return list, groups
+end
+
+return {read = read, read_groups = read_groups}

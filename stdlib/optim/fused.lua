@@ -7,6 +7,8 @@ local ops = core.ops
 --- rescaled, clipped gradient plus wd * w.
 local SGD = define("SGD", {momentum = 0})
 
+SGD.cycled = "momentum"
+
 -- The state tensors with and without momentum.
 function SGD:check() self.states = self.momentum > 0 and {"momentum"} or {} end
 
@@ -17,7 +19,7 @@ end
 
 --- pg.optim.NAG{learning_rate = 0.01, momentum = 0, wd=, …}: SGD with the momentum of Nesterov (1983).
 local NAG = define("NAG", {momentum = 0})
-NAG.check = SGD.check
+NAG.check, NAG.cycled = SGD.check, "momentum"
 
 function NAG:update(group)
   if self.momentum == 0 then return ops.sgd_update_(group.weights, group.grads, self:with(group)) end
@@ -29,10 +31,14 @@ end
 --- wd * w is added to the gradient.
 local Adam = define("Adam", {learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, {"mean", "var"})
 
+Adam.cycled = "beta1"
+
 function Adam:update(group) ops.adam_update_(group.weights, group.grads, group.mean, group.var, self:with(group)) end
 
 --- pg.optim.AdamW{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: Adam with decoupled
 --- weight decay w = w - lr * wd * w, as in PyTorch (Loshchilov, Hutter 2019).
 local AdamW = define("AdamW", {learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, {"mean", "var"})
+
+AdamW.cycled = "beta1"
 
 function AdamW:update(group) ops.adamw_update_(group.weights, group.grads, group.mean, group.var, self:with(group)) end

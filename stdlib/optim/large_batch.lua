@@ -10,6 +10,8 @@ local average, correction, length, trust = formulas.average, formulas.correction
 --- for those named bias, gamma or beta. momentum_correction scales past steps to the current rate (Goyal et al. 2017).
 local LARS = define("LARS", {momentum = 0, eta = 0.001, eps = 0, momentum_correction = true}, {"momentum"})
 
+LARS.needs_whole = true
+
 function LARS:rule(w, g, state, h)
   local step = g + w * h.wd
   if not (h.path:find("bias$") or h.path:find("gamma$") or h.path:find("beta$")) then
@@ -35,6 +37,8 @@ function LAMB:check()
   local low, high = self.lower_bound, self.upper_bound
   if low and high and low > high then core.arg_error(self.name, "upper_bound", "at least lower_bound = " .. low, high) end
 end
+
+LAMB.needs_whole = true
 
 function LAMB:rule(w, g, state, h)
   state.mean, state.var = average(state.mean, g, self.beta1), average(state.var, g:square(), self.beta2)
@@ -73,6 +77,8 @@ local function warm_up(self, n, w, g, wd)
   if updates == 0 then return self.batch_scale end
   return formulas.least(n / updates, 1) ^ power * (self.batch_scale - 1) + 1
 end
+
+LBSGD.needs_whole = true
 
 function LBSGD:rule(w, g, state, h)
   local n = h.t + self.begin_epoch * self.updates_per_epoch

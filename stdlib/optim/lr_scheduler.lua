@@ -128,13 +128,15 @@ function Cosine:rate(n)
 end
 
 --- pg.optim.lr_scheduler.OneCycle(max_update, {base_lr=, pct_start = 0.3, anneal_strategy = "cos" or "linear", div_factor = 25,
---- final_div_factor = 1e4}): one rise and fall (Smith 2018). The rate rises from base_lr / div_factor to
---- base_lr in the share pct_start of the updates, then falls to base_lr / div_factor / final_div_factor. Options have
---- PyTorch's names; the momentum is constant.
+--- final_div_factor = 1e4, cycle_momentum = false, base_momentum = 0.85, max_momentum = 0.95}): one rise and fall (Smith
+--- 2018), with PyTorch's names. The rate rises from base_lr / div_factor to base_lr in the share pct_start of the updates,
+--- then falls to base_lr / div_factor / final_div_factor. With cycle_momentum the momentum of SGD and NAG, or beta1 of Adam
+--- and AdamW, falls from max_momentum to base_momentum and rises again: scheduler:momentum(n) at update n.
 --- Example: local rate = pg.optim.lr_scheduler.OneCycle(100, {base_lr = 1})
---- return rate(0), rate(30), rate(100)
+--- return rate(0), rate(30), rate(100), rate:momentum(30)
 local OneCycle = define("OneCycle", {"max_update", "base_lr"}, {
   max_update = args.required, pct_start = 0.3, anneal_strategy = "cos", div_factor = 25, final_div_factor = 1e4,
+  cycle_momentum = false, base_momentum = 0.85, max_momentum = 0.95,
 })
 
 function OneCycle:check()
@@ -144,21 +146,34 @@ function OneCycle:check()
   for _, key in ipairs{"div_factor", "final_div_factor"} do
     if args.number(self.name, key, self[key], 0) == 0 then core.arg_error(self.name, key, "a number > 0", 0) end
   end
+  args.boolean(self.name, "cycle_momentum", self.cycle_momentum)
+  for _, key in ipairs{"base_momentum", "max_momentum"} do
+    if args.number(self.name, key, self[key], 0) >= 1 then core.arg_error(self.name, key, "a number in 0..1, less than 1", self[key]) end
+  end
   if self.warmup_steps ~= 0 then
     core.arg_error(self.name, "warmup_steps", "0, since the cycle begins with its own warm-up", self.warmup_steps)
   end
 end
 
--- Returns the value at the share x of the way from a to b.
-local function anneal(strategy, a, b, x)
-  return strategy == "cos" and b + (a - b) * (1 + math.cos(math.pi * x)) / 2 or a + (b - a) * x
+-- Returns the value at update n of what goes from `first` to `top` and then to `last`.
+local function cycle(self, n, first, top, last)
+  local function anneal(a, b, x)
+    return self.anneal_strategy == "cos" and b + (a - b) * (1 + math.cos(math.pi * x)) / 2 or a + (b - a) * x
+  end
+  local x, turn = math.min(1, n / self.max_update), self.pct_start
+  if x < turn then return anneal(first, top, x / turn) end
+  return anneal(top, last, turn < 1 and (x - turn) / (1 - turn) or 0)
 end
 
 function OneCycle:rate(n)
-  local x, top = math.min(1, n / self.max_update), self.pct_start
   local first = self.base_lr / self.div_factor
-  if x < top then return anneal(self.anneal_strategy, first, self.base_lr, x / top) end
-  return anneal(self.anneal_strategy, self.base_lr, first / self.final_div_factor, top < 1 and (x - top) / (1 - top) or 0)
+  return cycle(self, n, first, self.base_lr, first / self.final_div_factor)
+end
+
+--- scheduler:momentum(n) -> the momentum at update n of a OneCycle.
+function OneCycle:momentum(n)
+  args.self("momentum", self, "scheduler")
+  return cycle(self, args.number(self.name, "n", n), self.max_momentum, self.base_momentum, self.max_momentum)
 end
 
 --- pg.optim.lr_scheduler.Plateau{mode = "min" or "max", factor = 0.1, patience = 10, threshold = 1e-4, threshold_mode = "rel" or

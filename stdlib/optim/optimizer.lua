@@ -31,18 +31,26 @@ local apply = core.require("optim.rule")
 --- trainer:step(1)
 --- return w
 local Optimizer = class.new("Optimizer")
-Optimizer.states, Optimizer.state_shapes = {}, {}
+Optimizer.states, Optimizer.state_shapes, Optimizer._compiles = {}, {}, false
 -- Trainer reads these before each run, so they are not guarded.
 Optimizer._untraced = {learning_rate = true, wd = true, rescale_grad = true, lr_scheduler = true, rate = true, _options = true}
 
 Optimizer._optional = {
   clip_gradient = true, lr_scheduler = true, learning_rate = true, momentum = true, options = true, rule = true, decay_in_gradient = true, divides_by_rate = true,
-  multi_precision = true,
+  multi_precision = true, cycled = true, needs_whole = true,
 }
 
 local common = {
   wd = 0, rescale_grad = 1, clip_gradient = args.none, lr_scheduler = args.none, learning_rate = args.none, multi_precision = false,
 }
+
+-- A schedule may change the option that `cycled` names.
+local function check_cycle(self)
+  local key = self.cycled
+  if self:momentum_at(1) and (not key or self[key] == 0) then
+    core.arg_error(self.name, "lr_scheduler", "one without cycle_momentum, since the optimizer has no momentum", self.lr_scheduler)
+  end
+end
 
 local function check_common(self)
   local name = self.name
@@ -90,6 +98,7 @@ function Optimizer:init(options, more)
     if self.options[key] ~= nil then check_option(self, key, default) end  -- a script's subclass may have others
   end
   if self.check then self:check() end
+  check_cycle(self)
 end
 
 Optimizer.default_rate = 0.01
@@ -99,6 +108,12 @@ function Optimizer:rate(n)
   local scheduler = self.lr_scheduler
   if scheduler == nil then return self.learning_rate end
   return args.number(self.name, "lr_scheduler", scheduler(n))
+end
+
+-- The momentum at update n, or nil if no schedule changes it.
+function Optimizer:momentum_at(n)
+  local scheduler = self.lr_scheduler
+  return type(scheduler) == "table" and rawget(scheduler, "cycle_momentum") and scheduler:momentum(n) or nil
 end
 
 --- optimizer:update(group) applies the optimizer's rule to each weight of the group.
@@ -122,6 +137,7 @@ function Optimizer:with(group)
   else options.lr, options.wd, options.t, options.rescale_grad = group.lr, group.wd, group.t, group.rescale_grad end
   options.clip_gradient = group.clip_gradient
   for key in pairs(self.options or {}) do options[key] = self[key] end
+  if group.cycled then options[self.cycled] = group.cycled end
   if self.momentum == 0 then options.momentum = nil end
   return options
 end
@@ -132,7 +148,7 @@ local defined = {}
 -- options is the default rate. Options with the default args.none are numbers or nil.
 local function define(name, options, states)
   local kind = Optimizer:extend(name)
-  kind._defined, kind.states = options, states or {}
+  kind._defined, kind.states, kind._compiles = options, states or {}, name
   kind.default_rate, options.learning_rate = options.learning_rate or Optimizer.default_rate, nil
   kind.options, kind._optional = options, setmetatable({}, {__index = Optimizer._optional})
   for key, default in pairs(options) do kind._optional[key] = default == args.none or nil end

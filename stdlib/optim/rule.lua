@@ -50,7 +50,7 @@ end
 
 -- Updates every weight of the group and its states. A rule that divides by the rate changes nothing where the rate is 0, as
 -- at the end of a schedule.
-return function(self, group)
+local function update(self, group)
   local rates_of = reader(group)
   for i = 1, group.n do
     local dtype = half[group.weights[i].dtype] and "float32" or group.weights[i].dtype
@@ -58,4 +58,47 @@ return function(self, group)
     h.path = group.entries[i].path
     if not (self.divides_by_rate and h.lr == 0) then step(self, group, i, dtype, h) end
   end
+end
+
+-- Returns the compiled update of an optimizer: one program for all weights.
+local function compile(self)
+  return core.pg.jit(function(weights, grads, states, rates)
+    local now = self._now
+    local group = {n = #weights, weights = weights, grads = grads, rates = rates, clip_gradient = now.clip_gradient, entries = now.entries}
+    for k, name in ipairs(self.states) do group[name] = states[k] end
+    update(self, group)
+  end)
+end
+
+local function count(value) return type(value) == "table" and #value or 1 end
+
+-- The rates of a group as a tensor with the rows lr, wd, t and rescale_grad.
+local function as_tensor(group)
+  local columns, list = math.max(count(group.lr), count(group.wd), count(group.t)), {}
+  for i = 1, columns do
+    list[i], list[columns + i] = at(group.lr, i), at(group.wd, i)
+    list[2 * columns + i], list[3 * columns + i] = at(group.t, i), group.rescale_grad
+  end
+  return core.ops.tensor(list, {dtype = "float64", device = group.weights[1].device}):reshape{4, columns}
+end
+
+local function first(list, n)
+  local copy = {}
+  for i = 1, n do copy[i] = list[i] end
+  return copy
+end
+
+-- Rules of the library run compiled. Those of scripts may do what a graph cannot hold.
+local function is_compiled(self)
+  return self._compiles == self.name and not core.tracing() and not core.is_recording() and core.graphs.off == 0
+end
+
+return function(self, group)
+  if not is_compiled(self) then return update(self, group) end
+  local states, n = {}, group.n
+  for k, name in ipairs(self.states) do states[k] = first(group[name], n) end
+  rawset(self, "_now", group)
+  local run = rawget(self, "_run") or compile(self)
+  rawset(self, "_run", run)
+  run(first(group.weights, n), first(group.grads, n), states, group.rates or as_tensor(group))
 end

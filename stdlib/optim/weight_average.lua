@@ -2,7 +2,7 @@
 local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
-local read_params = core.require("optim.entries")
+local read_params = core.require("optim.entries").read
 local merge = core.require("param").merge
 local ops = core.ops
 

@@ -19,9 +19,11 @@ void infer_update(Infer& c) {
     c.bad_attr("t", fmt::format("a number, or one for each of the {} weights", count));
   for (int64_t n : t)
     if (n < 1) c.bad_attr("t", "a number of updates from 1 on");
-  if (const size_t at = c.count() - 1; c.has(at) && !(c.rank(at) == 2 && c.shape(at)[0] == 4 &&
-                                                      (c.shape(at)[1] == 1 || c.shape(at)[1] == int64_t(count))))
-    c.bad_input(at, fmt::format("shape 4x1 or 4x{}", count));
+  if (const size_t at = c.count() - 1; c.has(at)) {
+    const bool fits = c.rank(at) == 2 && (c.shape(at)[0] == 4 || c.shape(at)[0] == 5) &&
+                      (c.shape(at)[1] == 1 || c.shape(at)[1] == int64_t(count));
+    if (!fits) c.bad_input(at, fmt::format("shape 4x1 or 4x{0}, or 5x1 or 5x{0} with a row of momenta", count));
+  }
   for (size_t k = 0; k < lists; ++k)
     for (size_t i = 0; i < count; ++i) {
       const size_t at = k * count + i;
@@ -47,13 +49,14 @@ const AttrDef kBeta1 = {"beta1", AttrKind::kFloat, 0.9, "share of the mean that 
 const AttrDef kBeta2 = {"beta2", AttrKind::kFloat, 0.999, "share of the mean square that is kept", false, 0, 1};
 const AttrDef kEpsilon = {"epsilon", AttrKind::kFloat, 1e-8, "added to the root", false, 0};
 
-const InputDef kRates = {
-    "rates",
-    1 << int(DType::kFloat64),
-    Arity::kOptional,
-    0.1,
-    0.9,
-    "lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead of the attributes"};
+const InputDef kRates = {"rates",
+                         1 << int(DType::kFloat64),
+                         Arity::kOptional,
+                         0.1,
+                         0.9,
+                         "lr, wd, t and rescale_grad in its rows, one column for all or one for each weight; instead "
+                         "of the attributes. A fifth "
+                         "row replaces momentum or beta1"};
 
 InputDef state(const char* name, const char* doc) { return {name, kFloating, Arity::kList, 0.5, 2, doc}; }
 

@@ -1,5 +1,6 @@
 // Outputs that take the memory of the values that they replace, as gradients do in a jitted training step.
 #include "graph/exec/exec.h"
+#include "graph/passes/passes.h"
 #include "graphs.h"
 
 using namespace pg;
@@ -94,4 +95,47 @@ TEST_CASE("positions of maxima cannot fail where max_pool made them") {
     const auto plan = make_plan(m.graph, kLendable);
     CHECK((size_t(plan->lend) < plan->steps.size()) == made);
   }
+}
+
+namespace {
+
+// 2 x + y, which replaces x, and rows of y.
+Graph update_graph() {
+  GraphMaker m;
+  const Operand x = m.input({4, 3}), y = m.input({4, 3}), index = m.input({2}, DType::kInt64);
+  m.output(m.op("add", {m.op("mul", {x, Operand::immediate(2)}), y}));
+  m.output(m.op("index_select", {y, index}, {{"dim", int64_t(1)}}));
+  return optimize(m.graph);
+}
+
+const PlanOptions kReplacing{.replacements = {{0, 0}}};
+
+}  // namespace
+
+TEST_CASE("a fused step writes over the input that its output replaces, after the last step that can fail") {
+  const auto plan = make_plan(update_graph(), kReplacing);
+  Context ctx;
+  const Value y = range({4, 3}, 1, 1);
+  const auto run_on = [&](Value x, std::initializer_list<double> index) {
+    SmallVector<Value, 4> in;
+    in.push_back(std::move(x));
+    in.push_back(y);
+    in.push_back(array(index, DType::kInt64));
+    return pg::run(*plan, ctx, in);
+  };
+  const Numbers expected = numbers(run_on(range({4, 3}, -2, 0.5), {1, 3})[0]);
+  Value x = range({4, 3}, -2, 0.5);
+  const void* const memory = x.array().data();
+  CHECK(run_on(std::move(x), {1, 3})[0].array().data() == memory);
+  const Value kept = range({4, 3}, -2, 0.5);
+  const Values out = run_on(kept, {1, 3});
+  CHECK(out[0].array().data() != kept.array().data());
+  CHECK(numbers(out[0]) == expected);
+  CHECK(numbers(kept) == numbers(range({4, 3}, -2, 0.5)));
+  SmallVector<Value, 4> in;
+  in.push_back(range({4, 3}, -2, 0.5));
+  in.push_back(y);
+  in.push_back(array({1, 5}, DType::kInt64));
+  CHECK_THROWS_AS(pg::run(*plan, ctx, in), Error);
+  CHECK(numbers(in[0]) == numbers(range({4, 3}, -2, 0.5)));
 }

@@ -21,6 +21,56 @@ t.test("a cycle rises to the base rate, then falls below its start", function()
   t.check(schedules.OneCycleScheduler == schedules.OneCycle)
 end)
 
+t.test("the momentum of a cycle falls and rises as PyTorch's, eagerly and jitted", function()
+  local function schedule(options)
+    local o = {base_lr = 0.1, pct_start = 0.5, anneal_strategy = "linear", cycle_momentum = true, base_momentum = 0.8, max_momentum = 0.9}
+    for key, value in pairs(options or {}) do o[key] = value end
+    return schedules.OneCycle(4, o)
+  end
+  local rate = schedule()
+  for n, expected in pairs{[0] = 0.9, 0.85, 0.8, 0.85, 0.9, 0.9} do t.close(rate:momentum(n), expected, {rtol = 1e-12, what = n}) end
+  -- Each case: the step of one weight w with the gradient 1.
+  local cases = {
+    sgd = function(s, lr, m) s.m = m * (s.m or 0) - lr return s.m end,
+    nag = function(s, lr, m) s.m = m * (s.m or 0) - lr return m * s.m - lr end,
+    adam = function(s, lr, m, n)
+      s.m, s.v = m * (s.m or 0) + 1 - m, 0.999 * (s.v or 0) + 0.001
+      return -lr * math.sqrt(1 - 0.999 ^ n) / (1 - m ^ n) * s.m / (math.sqrt(s.v) + 1e-8)
+    end,
+  }
+  cases.adamw = cases.adam
+  for name, reference in pairs(cases) do
+    for _, mult in ipairs{1, 0.5} do
+      for _, scaled in ipairs{false, true} do
+        for way, jit in pairs{eager = function(f) return f end, jit = pg.jit} do
+          local w, v = pg.param(pg.tensor({1}, {dtype = "float64"})), pg.param(pg.tensor({1}, {dtype = "float64"}))
+          v.lr_mult = mult
+          local momentum = not name:find("adam") and 0.5 or nil
+          local trainer = optim.Trainer({w, v}, name, {lr_scheduler = schedule(), momentum = momentum})
+          local scaler = scaled and optim.LossScaler(trainer)
+          local step = jit(function()
+            local loss = pg.record(function() return (w + v):sum() end)
+            if scaler then loss = scaler:scale(loss) end
+            loss:backward()
+            trainer:step(1)
+          end)
+          local s, x = {}, 1
+          for n = 1, 5 do
+            step()
+            x = x + reference(s, rate(n), rate:momentum(n), n)
+            t.close(w, {x}, {rtol = 1e-6, what = name .. " " .. way .. " " .. n})
+            t.close(v, {1 + (x - 1) * mult}, {rtol = 1e-6, what = name .. " " .. way .. " " .. n})
+          end
+        end
+      end
+    end
+  end
+  t.error_contains(function() optim.SGD{lr_scheduler = schedule()} end, "SGD: bad argument 'lr_scheduler' (expected one without cycle_momentum")
+  t.error_contains(function() optim.RMSProp{lr_scheduler = schedule()} end, "lr_scheduler")
+  t.error_contains(function() schedule{max_momentum = 1} end, "max_momentum")
+  t.error_contains(function() schedule{cycle_momentum = 1} end, "cycle_momentum")
+end)
+
 -- PyTorch's loop, for positive metrics: the rate after each metric.
 local function reference(o, metrics)
   local lr, best, bad, wait, out = o.base_lr, o.mode == "min" and math.huge or -math.huge, 0, 0, {}

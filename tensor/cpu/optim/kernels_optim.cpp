@@ -43,8 +43,11 @@ UpdateRates rates_of(const KernelArgs& a, UpdateRule rule, size_t i) {
   r.rescale = given ? row(3) : a.attr<double>("rescale_grad");
   r.clip = a.has_attr("clip_gradient") ? a.attr<double>("clip_gradient") : std::numeric_limits<double>::infinity();
   if (rule == UpdateRule::kMomentum || rule == UpdateRule::kNag) r.momentum = a.attr<double>("momentum");
+  const bool cycles = given && given.size(0) == 5;  // a schedule of the momentum
+  if (cycles) r.momentum = row(4);
   if (rule < UpdateRule::kAdam) return r;
-  r.beta1 = a.attr<double>("beta1"), r.beta2 = a.attr<double>("beta2"), r.epsilon = a.attr<double>("epsilon");
+  r.beta1 = cycles ? row(4) : a.attr<double>("beta1"), r.beta2 = a.attr<double>("beta2"),
+  r.epsilon = a.attr<double>("epsilon");
   const double t = given ? row(2) : pick(a.attr<Ints>("t"), i);
   r.correct1 = 1 - std::pow(r.beta1, t), r.correct2 = 1 - std::pow(r.beta2, t);
   return r;

@@ -1,0 +1,214 @@
+-- Embeddings with sparse gradients: a Trainer updates the rows that occur, and no others.
+local t = require "tests.support"
+local pg = require "perigee"
+local optim, nn = pg.optim, pg.nn
+
+local function eager(f) return f end
+local ways = {eager = eager, jit = pg.jit}
+local rows, columns = 6, 3
+
+local function make(options)
+  local o = {sparse_grad = true, weight_initializer = "ones"}
+  for key, value in pairs(options or {}) do o[key] = value end
+  return nn.Embedding(rows, columns, o):initialize()
+end
+
+local function ids(list) return pg.tensor(list, {dtype = "int64"}) end
+
+-- A reference: the same optimizer on a parameter for each row, which is updated when the row occurs.
+local function reference(name, options)
+  local params, trainers = {}, {}
+  for r = 1, rows do
+    params[r] = pg.param(pg.ones(1, columns))
+    trainers[r] = optim.Trainer({params[r]}, name, options)
+  end
+  return function(index, factor)
+    local seen = {}
+    for _, r in ipairs(index) do seen[r] = (seen[r] or 0) + 1 end
+    for r, n in pairs(seen) do
+      pg.record(function() return (params[r]:square() * (factor * n)):sum() end):backward()
+      trainers[r]:step(1)
+    end
+    local list = {}
+    for r = 1, rows do list[r] = params[r]:detach() end
+    return pg.cat(list, 1)
+  end
+end
+
+local batches = {{1, 3, 1}, {3, 3, 6}, {2, 1, 6}, {1, 1, 1}}
+
+t.test("rows that occur are updated with their states, other rows are not", function()
+  for name, options in pairs{
+    sgd = {momentum = 0.9, wd = 0.1}, nag = {momentum = 0.5}, adam = {wd = 0.1}, adamw = {wd = 0.1}, adagrad = {wd = 0.1},
+    rmsprop = {centered = true}, group_adagrad = {}, adadelta = {}, ftrl = {}, signum = {}, dcasgd = {momentum = 0.5},
+  } do
+    options.learning_rate = 0.1
+    for way, jit in pairs(ways) do
+      local layer, expected = make(), reference(name, options)
+      local trainer = optim.Trainer(layer, name, options)
+      local step = jit(function(x, factor)
+        local loss = pg.record(function() return (layer(x):square() * factor):sum() end)
+        loss:backward()
+        trainer:step(1)
+        return loss
+      end)
+      -- Adam's bias correction counts the updates of the trainer, not those of a row.
+      local exact = not name:find("adam")
+      for n, batch in ipairs(batches) do
+        step(ids(batch), pg.tensor(n))
+        local found = expected(batch, n)
+        if exact or n == 1 then t.close(layer.weight, found, {rtol = 1e-5, atol = 1e-6, what = name .. " " .. way .. " " .. n}) end
+        t.check(pg.equal(layer.weight[4], pg.ones(columns)) and pg.equal(layer.weight[5], pg.ones(columns)))
+      end
+    end
+  end
+end)
+
+t.test("eager and jitted steps are equal for every optimizer", function()
+  for _, name in ipairs{"sgd", "adam", "adamw", "nadam", "adamax", "ftml", "lamb", "lars", "lbsgd"} do
+    local found = {}
+    for way, jit in pairs(ways) do
+      local layer = make()
+      local trainer = optim.Trainer(layer, name, {learning_rate = 0.1})
+      local step = jit(function(x)
+        pg.record(function() return (layer(x):square() * pg.tensor{1, 2, 3}):sum() end):backward()
+        trainer:step(1)
+      end)
+      for _, batch in ipairs(batches) do step(ids(batch)) end
+      found[way] = layer.weight:detach()
+      t.equal(name ~= "lamb" and pg.equal(layer.weight[4], pg.ones(columns)), name ~= "lamb", name)
+    end
+    t.close(found.jit, found.eager, {rtol = 1e-5, atol = 1e-6, what = name})
+  end
+end)
+
+-- Weights after steps of plain SGD, where dense and sparse gradients give the same.
+local function same_as_dense(build, inputs, before)
+  for way, jit in pairs(ways) do
+    local found = {}
+    for i, is_sparse in ipairs{false, true} do
+      local layer = nn.Embedding(rows, columns, {sparse_grad = is_sparse, weight_initializer = "ones"}):initialize()
+      local trainer = optim.Trainer(layer, "sgd", {learning_rate = 0.1})
+      local run = build(layer, trainer, jit)
+      if before then before(layer) end
+      for _, x in ipairs(inputs) do run(x) end
+      found[i] = layer.weight:detach()
+    end
+    t.check(not found[1]:allclose(pg.ones(rows, columns)))
+    t.close(found[2], found[1], {rtol = 1e-5, atol = 1e-6, what = way})
+  end
+end
+
+local inputs = {ids{{1, 3}, {1, 6}}, ids{{2, 2}, {6, 5}}}
+
+t.test("several lookups in one step are summed", function()
+  same_as_dense(function(layer, trainer, jit)
+    return jit(function(x)
+      pg.record(function() return (layer(x) * layer(x + 0):square()):sum() + layer(x[1]):sum() end):backward()
+      trainer:step(2)
+    end)
+  end, inputs)
+end)
+
+t.test("a weight that is used elsewhere too gets both gradients", function()
+  same_as_dense(function(layer, trainer, jit)
+    return jit(function(x)
+      pg.record(function() return layer(x):linear(layer.weight):square():sum() end):backward()
+      trainer:step(2)
+    end)
+  end, inputs)
+end)
+
+t.test("hybridized nets, with backward inside or outside of the program", function()
+  same_as_dense(function(layer, trainer, jit)
+    local net = nn.HybridSequential{layer, nn.Dense(2, {in_units = columns, flatten = false, weight_initializer = "ones"})}
+    net[2]:initialize()
+    net:hybridize()
+    return jit(function(x)
+      pg.record(function() return net(x):square():sum() end):backward()
+      trainer:step(20)
+    end)
+  end, inputs)
+end)
+
+t.test("gradients accumulate, are replaced, and are set to zeros", function()
+  for _, request in ipairs{"add", "write"} do
+    same_as_dense(function(layer, trainer)
+      return function(x)
+        for k = 1, 3 do
+          pg.record(function() return (layer(x) * k):square():sum() end):backward()
+          if k == 1 then layer.weight:zero_grad() end
+        end
+        trainer:step(2)
+        if request == "add" then layer.weight:zero_grad() end
+      end
+    end, inputs, function(layer) layer.weight.grad_req = request end)
+  end
+end)
+
+t.test("grad is a dense copy; indices may begin at 0; frozen weights get none", function()
+  local layer = make{index_base = 0}
+  local trainer = optim.Trainer(layer, "sgd", {learning_rate = 1})
+  pg.record(function() return layer(ids{0, 2, 0}):sum() end):backward()
+  t.equal(layer.weight.grad:totable(), {{2, 2, 2}, {0, 0, 0}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}})
+  trainer:step(1)
+  t.equal(layer.weight:totable()[1], {-1, -1, -1})
+  t.equal(layer.weight.grad:sum():item(), 9)
+  t.error_contains(function() trainer:step(1) end, "stale")
+  pg.record(function() return layer(pg.zeros({0}, {dtype = "int64"})):sum() end):backward()
+  trainer:step(1)
+  layer.weight.grad_req = "null"
+  local w = pg.param(pg.ones(columns))
+  pg.record(function() return (layer(ids{3}) * w):sum() end):backward()
+  t.equal(layer.weight.grad, nil)
+  t.error_contains(function() nn.Embedding(2, 2, {sparse_grad = 1}) end, "Embedding: bad argument 'sparse_grad'")
+end)
+
+t.test("a wrong index in a jitted step changes nothing", function()
+  local a, b = make(), make()
+  local trainer = optim.Trainer({a = a.weight, b = b.weight}, "adam", {learning_rate = 0.1})
+  local step = pg.jit(function(x, y)
+    pg.record(function() return (a(x) * b(y)):sum() end):backward()
+    trainer:step(1)
+  end)
+  step(ids{1, 2}, ids{2, 2})
+  local before = {a.weight:detach():clone(), b.weight:detach():clone()}
+  for _, pair in ipairs{{ids{1, 7}, ids{1, 2}}, {ids{1, 2}, ids{0, 2}}} do
+    t.error_contains(function() step(pair[1], pair[2]) end, "embedding")
+    -- A device may report the error after later steps.
+    if t.device == "cpu" then t.check(pg.equal(a.weight, before[1]) and pg.equal(b.weight, before[2])) end
+  end
+  step(ids{1, 2}, ids{2, 3})
+  t.check(not pg.equal(a.weight, before[1]))
+end)
+
+t.test("half precision, a loss scale and files work with rows", function()
+  for way, jit in pairs(ways) do
+    local function build(path)
+      local layer = make{dtype = "float16"}
+      local trainer = optim.Trainer(layer, "adam", {learning_rate = 1e-4, multi_precision = true})
+      local scaler = optim.LossScaler(trainer, {init_scale = 64, growth_interval = 3})
+      if path then trainer:load_states(path) end
+      local step = jit(function(x, factor)
+        scaler:scale(pg.record(function() return (layer(x):to("float32") * factor):sum() end)):backward()
+        scaler:unscale()
+        trainer:step(1)
+      end)
+      return layer, step, trainer, scaler
+    end
+    local layer, step, trainer, scaler = build()
+    for _, factor in ipairs{1, 1 / 0, 1, 1} do step(ids{1, 3, 1}, pg.tensor(factor)) end
+    t.equal(scaler.state:totable(), {32, 2, 1})
+    t.check(pg.equal(layer.weight[2], pg.ones(columns):to("float16")) and layer.weight[1]:isfinite():all():item())
+    local path = t.tmp("rows.safetensors")
+    trainer:save_states(path)
+    local again, resumed = build(path)
+    again.weight:set_data(layer.weight:detach())
+    for _ = 1, 4 do
+      step(ids{1, 2}, pg.tensor(1))
+      resumed(ids{1, 2}, pg.tensor(1))
+    end
+    t.check(pg.equal(layer.weight, again.weight), way)
+    t.close(layer.weight[1]:to("float32"), pg.full({columns}, 1 - 7e-4), {rtol = 0, atol = 3e-4})
+  end
+end)
