@@ -26,6 +26,8 @@ void add_all_cpu_kernels(Registry& r) {
   add_sample_kernels(r);
   add_bag_kernels(r);
   add_linalg_kernels(r);
+  add_solver_kernels(r);
+  add_factor_kernels(r);
   add_conv_kernels(r);
   add_channels_last_kernels(r);
   add_norm_kernels(r);

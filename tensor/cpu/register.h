@@ -22,6 +22,8 @@ void add_sequence_kernels(Registry& registry);
 void add_sample_kernels(Registry& registry);
 void add_bag_kernels(Registry& registry);
 void add_linalg_kernels(Registry& registry);
+void add_solver_kernels(Registry& registry);
+void add_factor_kernels(Registry& registry);
 void add_conv_kernels(Registry& registry);
 void add_channels_last_kernels(Registry& registry);
 void add_norm_kernels(Registry& registry);
