@@ -19,8 +19,8 @@ constexpr int64_t kSmall = 384;  // up to this size Eigen does everything, in a 
 
 // c -= op(a) op(b), for m x k and k x n matrices, in strips of rows that fit a cache. op transposes if asked to.
 template <class T>
-void subtract_product(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
-                      T* c, int64_t ldc, std::vector<T>& product) {
+void subtract_product(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b,
+                      int64_t ldb, T* c, int64_t ldc, std::vector<T>& product) {
   if (m == 0 || n == 0) return;
   const int64_t rows = std::min(m, std::max<int64_t>(kBlock, (int64_t(1) << 18) / n));
   product.resize(size_t(rows * n));
@@ -144,8 +144,8 @@ bool factor_lu(int64_t n, T* a, std::vector<int64_t>& order) {
     const Block<T> corner = block(a + k * n + k, width, width, n);
     Block<T> above = block(a + k * n + right, width, rest, n);
     corner.template triangularView<Eigen::UnitLower>().solveInPlace(above);
-    subtract_product(false, false, rest, rest, width, a + right * n + k, n, a + k * n + right, n, a + right * n + right, n,
-                     product);
+    subtract_product(false, false, rest, rest, width, a + right * n + k, n, a + k * n + right, n, a + right * n + right,
+                     n, product);
   }
   return true;
 }
