@@ -8,7 +8,7 @@ return {
   logdet: pg.linalg.slogdet(pg.eye(2)) -- the sign, and the logarithm of the absolute value
   pinverse: pg.linalg.pinv(pg.eye(2))
   symeig syevd: pg.linalg.eigh(pg.eye(2))
-  inv det slogdet svd svdvals qr eigh eigvalsh cholesky pinv cond matrix_rank matrix_exp: pg.linalg.NAME(pg.eye(2))
+  inv det slogdet svd svdvals qr eigh eigvalsh cholesky pinv matrix_rank matrix_exp: pg.linalg.NAME(pg.eye(2))
   eig eigvals: pg.linalg.eigh(pg.eye(2)) -- of symmetric matrices; there are no complex numbers
   matrix_power: pg.linalg.matrix_power(pg.eye(2), 3)
   solve lstsq: pg.linalg.NAME(pg.eye(2), pg.ones(2))
