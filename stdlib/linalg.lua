@@ -60,7 +60,7 @@ end
 
 --- pg.linalg.cond(a[, p]) -> the condition numbers of matrices: the norm of a times that of its inverse, for the norms of
 --- pg.linalg.norm. Without p, or with 2, it is the ratio of the largest to the smallest singular value, of matrices of
---- any shape; -2 is the inverse ratio. Singular matrices have inf, or 0 for -2.
+--- any shape; -2 is the inverse ratio. Singular matrices have inf, or 0 for -2; matrices of zeros have NaN.
 function linalg.cond(...)
   local o = args.read("linalg.cond", {"a", "p"}, {a = args.required, p = 2}, ...)
   local a, p = o.a, o.p
@@ -74,7 +74,7 @@ function linalg.cond(...)
   if p ~= "fro" and p ~= "nuc" and p ~= 1 and p ~= -1 and p ~= math.huge and p ~= -math.huge then
     core.arg_error("linalg.cond", "p", orders, p)
   end
-  return matrix_norm(a, p, {-2, -1}) * matrix_norm(ops._linalg_inv_or_inf(a), p, {-2, -1})
+  return matrix_norm(a, p, {-2, -1}) * matrix_norm(ops.linalg_inv(a, {check_errors = false}), p, {-2, -1})
 end
 
 --- pg.linalg.multi_dot(tensors) -> the product of a list of matrices, in the order that takes the fewest

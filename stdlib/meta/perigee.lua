@@ -3552,7 +3552,7 @@ function linalg.cholesky_solve(b, l, upper) end
 
 ---pg.linalg.cond(a[, p]) -> the condition numbers of matrices: the norm of a times that of its inverse, for the norms of
 ---pg.linalg.norm. Without p, or with 2, it is the ratio of the largest to the smallest singular value, of matrices of
----any shape; -2 is the inverse ratio. Singular matrices have inf, or 0 for -2.
+---any shape; -2 is the inverse ratio. Singular matrices have inf, or 0 for -2; matrices of zeros have NaN.
 ---@param a any
 ---@param p any
 ---@return any
@@ -3574,10 +3574,12 @@ function linalg.eigh(a) end
 ---@return perigee.Tensor out
 function linalg.eigvalsh(a) end
 
----The inverse of square matrices. A singular one is an error.
+---The inverse of square matrices. A singular one is an error, or has inf everywhere.
 ---@param a perigee.Tensor
+---@param check_errors? boolean whether a singular matrix is an error
 ---@return perigee.Tensor out
-function linalg.inv(a) end
+---@overload fun(a: perigee.Tensor, options: {check_errors?: boolean}): perigee.Tensor
+function linalg.inv(a, check_errors) end
 
 ---x with the smallest sum of squares of a x - b, and of those the shortest; b is a vector or a matrix for each a. The driver "gels" (by QR) is for matrices of full rank, min(rows, columns): others give numbers without meaning. "gelsd" (by SVD, slower) is for all.
 ---@param a perigee.Tensor

@@ -121,17 +121,6 @@ std::vector<Var> decompose_lstsq(Rule& c) {
   return {vector ? call<"squeeze">(x, {{"dim", Ints{-1}}}) : x};
 }
 
-OpDef inverse(const char* name, const char* doc, const char* example, uint32_t traits) {
-  return {.name = name,
-          .doc = doc,
-          .example = example,
-          .inputs = {{"a", kReal}},
-          .infer = infer_square,
-          .vjp = {grad_inv},
-          .vjp_uses = "out",
-          .traits = traits};
-}
-
 std::vector<OpDef> solve_rows() {
   return {
       {.name = "linalg_solve",
@@ -142,10 +131,15 @@ std::vector<OpDef> solve_rows() {
        .vjp = {grad_solve_matrix, grad_solve_right},
        .vjp_uses = "a out",
        .traits = kFunctionOnly},
-      inverse("linalg_inv", "The inverse of square matrices. A singular one is an error.",
-              "return pg.linalg.inv(pg.tensor({{2, 0}, {0, 4}}))  -- linalg_inv", kFunctionOnly),
-      inverse("linalg_inv_or_inf", "The inverse of square matrices; inf everywhere for a singular one.", "return 0",
-              kHidden | kTotal),
+      {.name = "linalg_inv",
+       .doc = "The inverse of square matrices. A singular one is an error, or has inf everywhere.",
+       .example = "return pg.linalg.inv(pg.tensor({{2, 0}, {0, 4}}))  -- linalg_inv",
+       .inputs = {{"a", kReal}},
+       .attrs = {{"check_errors", AttrKind::kBool, true, "whether a singular matrix is an error"}},
+       .infer = infer_square,
+       .vjp = {grad_inv},
+       .vjp_uses = "out",
+       .traits = kFunctionOnly},
       {.name = "linalg_solve_triangular",
        .doc = "x with a x = b for triangular matrices a, or with x a = b if not `left`. The other triangle of a is not "
               "read. A 0 on the diagonal gives numbers without meaning.",

@@ -245,6 +245,7 @@ t.test("cond, norm and multi_dot", function()
   end
   t.equal(linalg.cond(pg.tensor{{3, 0, 0}, {0, 2, 0}}):item(), 1.5)
   t.equal(linalg.cond(pg.ones(2, 2), 1):item(), math.huge)
+  t.equal(linalg.inv(pg.ones(1, 2, 2), {check_errors = false}):totable(), {{{math.huge, math.huge}, {math.huge, math.huge}}})
   t.equal(linalg.norm(pg.tensor{3, 4}:diag(), "nuc", {keepdim = true}):totable(), {{7}})
   t.equal(linalg.norm(pg.ones(2, 3, 4), 2, {3, 1}).shape, {3})
   t.bad_argument(function() linalg.cond(pg.ones(2, 2), 3) end, "linalg.cond", "p")
@@ -264,6 +265,26 @@ t.test("large batches: every matrix gets its own result, and one singular matrix
   a[{500, {}, 1}] = 0
   t.error_contains(function() linalg.inv(a) end, "expected invertible matrices, got a singular one")
   t.error_contains(function() linalg.solve(a, pg.ones(4, 1, double)) end, "expected invertible matrices, got a singular one")
+end)
+
+t.test("a block with all of them can be exported, and imported", function()
+  local net = pg.nn.block{forward = function(_, x, b)
+    local q, r = linalg.qr(x)
+    local u, s, vh = linalg.svd(x)
+    local values, vectors = linalg.eigh(x)
+    local sign, log = linalg.slogdet(x)
+    return q, r, u, s, vh, values, vectors, sign, log, linalg.det(x), linalg.cond(x, 1), linalg.norm(x, "nuc"), linalg.pinv(x),
+      linalg.lstsq(x, b), linalg.matrix_exp(x), linalg.matrix_power(x, -3), linalg.matrix_rank(x), linalg.svdvals(x),
+      linalg.eigvalsh(x), linalg.solve_triangular(x, b, {upper = true}), linalg.cholesky_solve(b, x), linalg.multi_dot{x, x, b}
+  end}
+  net:initialize()
+  net:hybridize()
+  local x, b = random(3, 3) + eye(3) * 2, random(3, 2)
+  local want = {net(x, b)}
+  local json, tensors = net:export(t.tmp("factors"))
+  local got = {pg.nn.SymbolBlock.imports(json, nil, tensors)(x, b)}
+  t.equal(#got, 22)
+  for k, y in ipairs(want) do t.close(got[k], y, {what = "output " .. k}) end
 end)
 
 t.test("errors of wrong operands say what was expected", function()

@@ -37,8 +37,7 @@ return function(pg, f)
       {args = {f{2, 3}, f{4, 3}, f{4}}, attrs = {activation = "gelu_tanh"}},
     },
     linalg_cholesky = {{args = {positive(3)}, symmetric = true}},
-    linalg_inv = {{args = {regular(3, 3)}}},
-    _linalg_inv_or_inf = {{args = {regular(3, 3)}}},
+    linalg_inv = {{args = {regular(3, 3)}}, {args = {regular(3, 3)}, attrs = {check_errors = false}}},
     linalg_solve = {{args = {regular(3, 3), f{3, 2}}}, {args = {regular(3, 3), f{3}}}},
     linalg_solve_triangular = {
       {args = {regular(3, 3), f{3, 2}}, attrs = {upper = false}}, {args = {regular(3, 3), f{2, 2, 3}}, attrs = {upper = true, left = false}},

@@ -1,10 +1,10 @@
-#include <Eigen/LU>
-#include <cmath>
-#include <limits>
-
 #include "tensor/cpu/linalg/functions.h"
 #include "tensor/cpu/linalg/matrices.h"
 #include "tensor/cpu/linalg/solve.h"
+
+#include <Eigen/LU>
+#include <cmath>
+#include <limits>
 
 namespace pg::cpu {
 namespace {

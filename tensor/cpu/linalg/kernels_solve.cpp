@@ -95,13 +95,13 @@ void for_square(const KernelArgs& args, const F& f) {
   });
 }
 
-template <bool kRefuses>
 void inverse(const KernelArgs& args) {
+  const bool refuses = args.attr<bool>("check_errors");
   for_square(args, [&](int64_t n, const auto* a, auto* out, int64_t) {
     using T = std::remove_pointer_t<decltype(out)>;
     const cpu::Matrix<T> identity = cpu::Matrix<T>::Identity(n, n);
     if (cpu::solve<T>(n, n, a, identity.data(), out)) return;
-    if (kRefuses) bad_argument(args.op.name, "a", "invertible matrices", "a singular one");
+    if (refuses) bad_argument(args.op.name, "a", "invertible matrices", "a singular one");
     std::fill_n(out, n * n, std::numeric_limits<T>::infinity());
   });
 }
@@ -137,15 +137,10 @@ void matrix_exp(const KernelArgs& args) {
 
 void add_solver_kernels(Registry& r) {
   static const KernelRow kRows[] = {
-      {"linalg_solve", solve},
-      {"linalg_solve_triangular", solve_triangular},
-      {"linalg_inv", inverse<true>},
-      {"linalg_inv_or_inf", inverse<false>},
-      {"linalg_cholesky", cholesky},
-      {"linalg_det", determinant},
-      {"linalg_slogdet", log_determinant},
-      {"linalg_cofactors", cofactors},
-      {"linalg_matrix_exp", matrix_exp},
+      {"linalg_solve", solve},         {"linalg_solve_triangular", solve_triangular},
+      {"linalg_inv", inverse},         {"linalg_cholesky", cholesky},
+      {"linalg_det", determinant},     {"linalg_slogdet", log_determinant},
+      {"linalg_cofactors", cofactors}, {"linalg_matrix_exp", matrix_exp},
   };
   r.add_kernels(0, kRows);
 }
