@@ -6,7 +6,7 @@
 namespace pg {
 namespace {
 
-// Calls f(matrix) and f.template operator()<T>... for each matrix of the input: its index and its elements.
+// Calls f(index, elements) for each matrix of the input.
 template <class F>
 void for_inputs(const KernelArgs& args, const F& f) {
   const View& a = args.in[0];
