@@ -168,13 +168,30 @@ local adapters = {
   cholesky = function(pg, x) return {pg.linalg.cholesky(x[1])} end,
   inv = function(pg, x) return {pg.linalg.inv(x[1])} end,
   solve = function(pg, x) return {pg.linalg.solve(x[1], x[2])} end,
+  qr = function(pg, x)  -- normalised to a positive diagonal of r
+    local q, r = pg.linalg.qr(x[1])
+    local sign = r:diagonal(0, -2, -1):sign()
+    return {q * sign:unsqueeze(-2), r * sign:unsqueeze(-1)}
+  end,
+  eigh_reconstruct = function(pg, x)
+    local w, v = pg.linalg.eigh(x[1])
+    return {w, (v * w:unsqueeze(-2)):matmul(v:transpose(-2, -1))}
+  end,
+  svd_reconstruct = function(pg, x)
+    local u, s, vh = pg.linalg.svd(x[1])
+    return {s, (u * s:unsqueeze(-2)):matmul(vh)}
+  end,
+  matrix_power = function(pg, x, a) return {pg.linalg.matrix_power(x[1], a.n)} end,
+  multi_dot = function(pg, x) return {pg.linalg.multi_dot(x)} end,
 }
+for name in ("det slogdet svdvals eigvalsh solve_triangular cholesky_solve lstsq matrix_exp pinv"):gmatch("%S+") do
+  adapters[name] = function(pg, x, a) return call(pg.linalg[name], x, options(a)) end
+end
 
 local absent = {}
 for name in ([[trunc_divide logit i0 i1 ndtr hardshrink multigammaln threshold logaddexp2 xlog1py
   gammainc median tensordot normalize cosine_embedding_loss poisson_nll_loss
-  multi_margin_loss diag_embed lstsq matrix_exp
-  det slogdet qr svdvals eigvalsh eigh_reconstruct solve_triangular]]):gmatch("%S+") do absent[name] = true end
+  multi_margin_loss diag_embed]]):gmatch("%S+") do absent[name] = true end
 
 return {
   adapters = adapters,

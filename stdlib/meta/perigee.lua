@@ -3706,14 +3706,83 @@ local linalg = {}
 ---@return perigee.Tensor out
 function linalg.cholesky(a) end
 
----The inverse of square matrices. A singular one is an error.
+---x with a x = b for a = l lᵀ, where l is the result of pg.linalg.cholesky(a); for a = lᵀ l if `upper`.
+---@param b perigee.Tensor
+---@param l perigee.Tensor
+---@param upper? boolean whether l is an upper triangle
+---@return perigee.Tensor out
+---@overload fun(b: perigee.Tensor, l: perigee.Tensor, options: {upper?: boolean}): perigee.Tensor
+function linalg.cholesky_solve(b, l, upper) end
+
+---pg.linalg.cond(a[, p]) -> the condition numbers of matrices: the norm of a times that of its inverse, for the norms of
+---pg.linalg.norm. Without p, or with 2, it is the ratio of the largest to the smallest singular value, of matrices of
+---any shape; -2 is the inverse ratio. Singular matrices have inf, or 0 for -2; matrices of zeros have NaN.
+---@param a any
+---@param p any
+---@return any
+function linalg.cond(a, p) end
+
+---The determinants of square matrices. Gradients of order 1 and 2 are exact for singular matrices too.
 ---@param a perigee.Tensor
 ---@return perigee.Tensor out
-function linalg.inv(a) end
+function linalg.det(a) end
+
+---The eigenvalues in ascending order, and the eigenvectors as columns, of symmetric matrices, of which only the lower triangle is read. The largest element of each vector, by absolute value, is positive. NaN or inf in a matrix gives NaN. The gradient of the vectors needs distinct eigenvalues.
+---@param a perigee.Tensor
+---@return perigee.Tensor values
+---@return perigee.Tensor vectors
+function linalg.eigh(a) end
+
+---The eigenvalues in ascending order of symmetric matrices, of which only the lower triangle is read.
+---@param a perigee.Tensor
+---@return perigee.Tensor out
+function linalg.eigvalsh(a) end
+
+---The inverse of square matrices. A singular one is an error, or has inf everywhere.
+---@param a perigee.Tensor
+---@param check_errors? boolean whether a singular matrix is an error
+---@return perigee.Tensor out
+---@overload fun(a: perigee.Tensor, options: {check_errors?: boolean}): perigee.Tensor
+function linalg.inv(a, check_errors) end
+
+---x with the smallest sum of squares of a x - b, and of those the shortest; b is a vector or a matrix for each a. The driver "gels" (by QR) is for matrices of full rank, min(rows, columns): others give numbers without meaning. "gelsd" (by SVD, slower) is for all.
+---@param a perigee.Tensor
+---@param b perigee.Tensor
+---@param rcond? number rtol of pg.linalg.pinv, for "gelsd"
+---@param driver? "gels"|"gelsd" how it is computed
+---@return perigee.Tensor out
+---@overload fun(a: perigee.Tensor, b: perigee.Tensor, options: {rcond?: number, driver?: "gels"|"gelsd"}): perigee.Tensor
+function linalg.lstsq(a, b, rcond, driver) end
+
+---The exponential of square matrices: I + a + a a / 2! + …
+---@param a perigee.Tensor
+---@return perigee.Tensor out
+function linalg.matrix_exp(a) end
+
+---The product of n times the same square matrix; of its inverse for negative n, and the identity for 0.
+---@param a perigee.Tensor
+---@param n integer the power
+---@return perigee.Tensor out
+function linalg.matrix_power(a, n) end
+
+---How many singular values of a matrix are above the larger tolerance. int64.
+---@param a perigee.Tensor
+---@param atol? number singular values up to it count as 0
+---@param rtol? number the same, times the largest one; when nil 0 with an atol, else max(rows, columns) times the epsilon of the dtype
+---@return perigee.Tensor out
+---@overload fun(a: perigee.Tensor, options: {atol?: number, rtol?: number}): perigee.Tensor
+function linalg.matrix_rank(a, atol, rtol) end
+
+---pg.linalg.multi_dot(tensors) -> the product of a list of matrices, in the order that takes the fewest
+---multiplications. The first tensor may be a row and the last one a column, with one dim, which the result then lacks.
+---@param tensors any
+---@return any
+function linalg.multi_dot(tensors) end
 
 ---pg.linalg.norm(x[, ord[, dim[, keepdim]]]) -> the norm of vectors along one dim (ord is a number, as p in x:norm{p
----=}) or of matrices along two dims (ord is "fro", 1, -1, math.huge or -math.huge). Without ord it is the root of the
----sum of squares along dim, or along all dims.
+---=}) or of matrices along two dims (ord is "fro", "nuc", 1, -1, 2, -2, math.huge or -math.huge; "nuc", 2 and -2 are the
+---sum, the largest and the smallest of the singular values). Without ord it is the root of the sum of squares along
+---dim, or along all dims.
 ---@param x any
 ---@param ord any
 ---@param dim any
@@ -3721,11 +3790,58 @@ function linalg.inv(a) end
 ---@return any
 function linalg.norm(x, ord, dim, keepdim) end
 
+---The Moore-Penrose pseudoinverse of matrices. Singular values up to the larger tolerance count as 0. The gradient is for changes that keep the rank.
+---@param a perigee.Tensor
+---@param atol? number singular values up to it count as 0
+---@param rtol? number the same, times the largest one; when nil 0 with an atol, else max(rows, columns) times the epsilon of the dtype
+---@return perigee.Tensor out
+---@overload fun(a: perigee.Tensor, options: {atol?: number, rtol?: number}): perigee.Tensor
+function linalg.pinv(a, atol, rtol) end
+
+---a = q r with orthonormal columns in q and an upper triangle r. With k = min(rows, columns), q has k columns in mode "reduced" and is square in mode "complete". The signs of the diagonal of r are not specified. The gradient needs linearly independent first k columns of a.
+---@param a perigee.Tensor
+---@param mode? "reduced"|"complete" the size of q
+---@return perigee.Tensor q
+---@return perigee.Tensor r
+---@overload fun(a: perigee.Tensor, options: {mode?: "reduced"|"complete"}): perigee.Tensor, perigee.Tensor
+function linalg.qr(a, mode) end
+
+---The sign (-1, 0 or 1) of the determinants of square matrices, and the logarithm of their absolute value, which does not overflow. The gradient of a singular matrix is an error.
+---@param a perigee.Tensor
+---@return perigee.Tensor sign
+---@return perigee.Tensor logabsdet
+function linalg.slogdet(a) end
+
 ---x with a x = b for square matrices a; b is a vector or a matrix for each. A singular a is an error.
 ---@param a perigee.Tensor
 ---@param b perigee.Tensor
 ---@return perigee.Tensor out
 function linalg.solve(a, b) end
+
+---x with a x = b for triangular matrices a, or with x a = b if not `left`. The other triangle of a is not read. A 0 on the diagonal gives numbers without meaning.
+---@param a perigee.Tensor
+---@param b perigee.Tensor
+---@param upper boolean whether a is the upper triangle, else the lower one
+---@param left? boolean whether a is on the left of x
+---@param transpose? boolean use the transpose of a; `upper` is still that of a
+---@param unitriangular? boolean the diagonal of a counts as ones and is not read
+---@return perigee.Tensor out
+---@overload fun(a: perigee.Tensor, b: perigee.Tensor, upper: boolean, options: {left?: boolean, transpose?: boolean, unitriangular?: boolean}): perigee.Tensor
+function linalg.solve_triangular(a, b, upper, left, transpose, unitriangular) end
+
+---a = u diag(s) vh with orthonormal columns in u and rows in vh, and s in descending order. The largest element of each column of u, by absolute value, is positive. NaN or inf in a matrix gives NaN. The gradient of u and vh needs distinct singular values, and s > 0 where a is not square; that of s alone does not.
+---@param a perigee.Tensor
+---@param full_matrices? boolean square u and vh, not only the first min(rows, columns)
+---@return perigee.Tensor u
+---@return perigee.Tensor s
+---@return perigee.Tensor vh
+---@overload fun(a: perigee.Tensor, options: {full_matrices?: boolean}): perigee.Tensor, perigee.Tensor, perigee.Tensor
+function linalg.svd(a, full_matrices) end
+
+---The singular values of matrices in descending order; NaN where a matrix has NaN or inf.
+---@param a perigee.Tensor
+---@return perigee.Tensor out
+function linalg.svdvals(a) end
 
 ---@class perigee.loss
 local loss = {}

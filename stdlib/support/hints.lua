@@ -4,9 +4,17 @@
 -- code.
 return {
 {"pg tensor", [[
-  inv inverse: pg.linalg.inv(pg.eye(2))
-  det slogdet logdet: -- there is no determinant; of l = pg.linalg.cholesky(a) it is the square of the product of the diagonal
-  svd eig eigh qr lu: -- there are pg.linalg.cholesky, pg.linalg.inv, pg.linalg.solve and pg.linalg.norm
+  inverse: pg.linalg.inv(pg.eye(2))
+  logdet: pg.linalg.slogdet(pg.eye(2)) -- the sign, and the logarithm of the absolute value
+  pinverse: pg.linalg.pinv(pg.eye(2))
+  symeig syevd: pg.linalg.eigh(pg.eye(2))
+  inv det slogdet svd svdvals qr eigh eigvalsh cholesky pinv matrix_rank matrix_exp: pg.linalg.NAME(pg.eye(2))
+  eig eigvals: pg.linalg.eigh(pg.eye(2)) -- of symmetric matrices; there are no complex numbers
+  matrix_power: pg.linalg.matrix_power(pg.eye(2), 3)
+  solve lstsq: pg.linalg.NAME(pg.eye(2), pg.ones(2))
+  lu lu_factor lu_solve: pg.linalg.solve(pg.eye(2), pg.ones(2)) -- or pg.linalg.cholesky, pg.linalg.qr
+  cholesky_solve: pg.linalg.cholesky_solve(pg.ones(2, 1), pg.eye(2))
+  multi_dot: pg.linalg.multi_dot{pg.eye(2), pg.ones(2)}
   conv convolution: image:conv2d(kernel)
   pool pooling maxpool: image:max_pool2d(2)
   avgpool: image:avg_pool2d(2)

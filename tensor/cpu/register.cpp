@@ -28,6 +28,8 @@ void add_all_cpu_kernels(Registry& r) {
   add_linalg_kernels(r);
   add_attention_kernels(r);
   add_fft_kernels(r);
+  add_solver_kernels(r);
+  add_factor_kernels(r);
   add_conv_kernels(r);
   add_unfold_kernels(r);
   add_channels_last_kernels(r);

@@ -23,6 +23,8 @@ void add_sample_kernels(Registry& registry);
 void add_bag_kernels(Registry& registry);
 void add_linalg_kernels(Registry& registry);
 void add_attention_kernels(Registry& registry);
+void add_solver_kernels(Registry& registry);
+void add_factor_kernels(Registry& registry);
 void add_conv_kernels(Registry& registry);
 void add_unfold_kernels(Registry& registry);
 void add_fft_kernels(Registry& registry);

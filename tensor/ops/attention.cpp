@@ -29,8 +29,6 @@ Dims grouped(const Infer& c, const Dims& shape, size_t i) {
   return out;
 }
 
-constexpr uint16_t kReal = 0x180;  // float32, float64
-
 // query [batch, L, E], key [batch, S, E], value [batch, S, V], mask broadcasting to [batch, L, S].
 void infer_attention(Infer& c) {
   for (size_t i = 0; i < 3; ++i)

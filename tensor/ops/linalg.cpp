@@ -1,4 +1,4 @@
-// Matrix products and solvers.
+// Matrix products.
 #include <algorithm>
 
 #include "tensor/ops/all.h"
@@ -8,12 +8,6 @@
 
 namespace pg {
 namespace {
-
-Dims batch_of(const Dims& shape, int matrix_dims) {
-  Dims out;
-  for (int i = 0; i + matrix_dims < shape.size(); ++i) out.push_back(shape[i]);
-  return out;
-}
 
 // [batch, m, k] x [batch, k, n]. A 1-dim operand is a row on the left and a column on the right; the result then lacks
 // that dim.
@@ -49,8 +43,6 @@ void infer_ranks(Infer& c) {
   if (kX == 3 && c.shape(0)[0] != c.shape(1)[0]) c.bad_input(1, fmt::format("{} matrices like x", c.shape(0)[0]));
   infer_matmul(c);
 }
-
-Var insert_dim(const Var& v, int64_t dim) { return call<"unsqueeze">(v, {{"dim", dim}}); }
 
 // The cotangent with the dims that 1-dim operands removed.
 Var full_cotangent(Vjp& c) {
@@ -233,106 +225,16 @@ std::vector<OpDef> product_rows() {
   };
 }
 
-void require_square(Infer& c, size_t i) {
-  const Dims& s = c.shape(i);
-  if (s.size() < 2 || s[s.size() - 1] != s[s.size() - 2]) c.bad_input(i, "square matrices in the last two dims");
-}
-
-void infer_square(Infer& c) {
-  require_square(c, 0);
-  c.output(c.dtype(0), c.shape(0));
-}
-
-void infer_solve(Infer& c) {
-  require_square(c, 0);
-  const Dims &a = c.shape(0), &b = c.shape(1);
-  const int64_t n = a.back();
-  if (b.empty()) c.bad_input(1, fmt::format("{} rows", n));
-  const bool vector = is_vector_side(a, b);
-  if ((vector ? b.back() : b[b.size() - 2]) != n) c.bad_input(1, fmt::format("{} rows to go with {}", n, to_string(a)));
-  Dims out;
-  if (!broadcast(batch_of(a, 2), batch_of(b, vector ? 1 : 2), &out))
-    c.bad_input(1, "leading dims that broadcast with " + to_string(a));
-  out.push_back(n);
-  if (!vector) out.push_back(b.back());
-  c.output(promote(c.dtype(0), c.dtype(1)), out);
-}
-
-Var grad_solve_right(Vjp& c) { return call<"linalg_solve">(matrix_transpose(c.in(0)), c.dy()); }
-
-Var grad_solve_matrix(Vjp& c) {
-  const bool vector = is_vector_side(c.input(0).shape(), c.input(1).shape());
-  const Var g = grad_solve_right(c);
-  if (vector) return -(insert_dim(g, -1) * insert_dim(c.out(), -2));
-  return -call<"matmul">(g, matrix_transpose(c.out()));
-}
-
-Var grad_inv(Vjp& c) {
-  const Var t = matrix_transpose(c.out());
-  return -call<"matmul">(t, call<"matmul">(c.dy(), t));
-}
-
-// dA = L^-T phi(L^T dL) L^-1, symmetrized. phi keeps the lower triangle and halves the diagonal (Murray,
-// Differentiation of the Cholesky decomposition, 2016).
-Var grad_cholesky(Vjp& c) {
-  const Var t = matrix_transpose(c.out());
-  const Var p = call<"matmul">(t, call<"tril">(c.dy()));
-  const Var phi = (call<"tril">(p) + call<"tril">(p, {{"diagonal", int64_t(-1)}})) * Var(0.5);
-  const Var half = call<"linalg_solve">(t, phi);
-  const Var s = matrix_transpose(call<"linalg_solve">(t, matrix_transpose(half)));
-  return (s + matrix_transpose(s)) * Var(0.5);
-}
-
-std::vector<OpDef> solver_rows() {
-  constexpr uint16_t kReal = 0x180;  // float32, float64
-  return {
-      {.name = "linalg_solve",
-       .doc = "x with a x = b for square matrices a; b is a vector or a matrix for each. A singular a is an error.",
-       .example = "return pg.linalg.solve(pg.tensor({{2, 0}, {0, 4}}), pg.tensor({2, 4}))  -- linalg_solve",
-       .inputs = {{"a", kReal}, {"b", kReal}},
-       .infer = infer_solve,
-       .vjp = {grad_solve_matrix, grad_solve_right},
-       .vjp_uses = "a out",
-       .traits = kFunctionOnly},
-      {.name = "linalg_inv",
-       .doc = "The inverse of square matrices. A singular one is an error.",
-       .example = "return pg.linalg.inv(pg.tensor({{2, 0}, {0, 4}}))  -- linalg_inv",
-       .inputs = {{"a", kReal}},
-       .infer = infer_square,
-       .vjp = {grad_inv},
-       .vjp_uses = "out",
-       .traits = kFunctionOnly},
-      {.name = "linalg_cholesky",
-       .doc = "The lower triangular L with L Lᵀ = a for symmetric positive definite matrices a, of which only the "
-              "lower triangle is read.",
-       .example = "return pg.linalg.cholesky(pg.tensor({{4, 2}, {2, 3}}))  -- linalg_cholesky",
-       .inputs = {{"a", kReal}},
-       .infer = infer_square,
-       .vjp = {grad_cholesky},
-       .vjp_uses = "out",
-       .traits = kFunctionOnly},
-  };
-}
-
 }  // namespace
-
-bool is_vector_side(const Dims& a, const Dims& b) {
-  if (b.size() == 1) return true;
-  if (b.size() + 1 != a.size()) return false;
-  for (int i = 0; i < b.size(); ++i)
-    if (a[i] != b[i]) return false;
-  return true;
-}
-
-Var matrix_transpose(const Var& v) { return call<"transpose">(v, {{"dim0", int64_t(-2)}, {"dim1", int64_t(-1)}}); }
-
-Var with_shape(const Var& v, const Dims& shape) { return call<"reshape_to">(v, {{"shape", ints(shape)}}); }
 
 void add_linalg_ops(Registry& r) {
   r.add(product_rows());
-  r.add(solver_rows());
   add_einsum_op(r);
   add_attention_op(r);
+  add_solve_ops(r);
+  add_factor_ops(r);
+  add_determinant_ops(r);
+  add_matrix_function_ops(r);
 }
 
 }  // namespace pg

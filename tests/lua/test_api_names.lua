@@ -36,7 +36,8 @@ for family, names in pairs(families) do
 end
 
 t.test("pg.linalg", function()
-  for _, name in ipairs{"cholesky", "solve", "inv", "norm"} do t.check(pg.linalg[name], name) end
+  local names = "cholesky qr svd eigh solve solve_triangular inv det slogdet norm matrix_power pinv"
+  for name in names:gmatch("%S+") do t.check(pg.linalg[name], name) end
 end)
 
 t.test("creation, runtime and gradient functions", function()

@@ -63,6 +63,6 @@ driver.each(function(row, case, k)
   t.test(("jit of %s, call %d"):format(row.name, k), function()
     if t.mode == "gcstress" and k > 1 then return end
     check_values(row, case)
-    if row.differentiable then check_gradients(row, case) end
+    if row.differentiable and case.order ~= 0 then check_gradients(row, case) end
   end)
 end)

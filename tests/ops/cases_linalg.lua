@@ -4,7 +4,10 @@ return function(pg, f)
     local a = f{n, n}
     return a:matmul(a:t()) + pg.eye(n, {dtype = "float64"})
   end
-  local function regular(...) return f{...} + pg.eye((...), {dtype = "float64"}) * 3 end
+  local function regular(m, n) return f{m, n} + pg.eye(m, n, {dtype = "float64"}) * 3 end
+  local function spread(m, n)  -- with singular values, and for a square matrix eigenvalues, far apart
+    return f({m, n}, -0.3, 0.3) + pg.range(1, n, {dtype = "float64"}) * pg.eye(m, n, {dtype = "float64"})
+  end
   local function index(values) return pg.tensor(values, {dtype = "int32"}) end
   local seen = pg.tensor{{true, true, false, true}, {true, false, true, false}, {false, true, true, true}}
   local image, kernel = f{1, 2, 4, 4}, f{2, 2, 3, 3}
@@ -35,8 +38,39 @@ return function(pg, f)
       {args = {f{2, 3}, f{4, 3}, f{4}}, attrs = {activation = "gelu_tanh"}},
     },
     linalg_cholesky = {{args = {positive(3)}, symmetric = true}},
-    linalg_inv = {{args = {regular(3, 3)}}},
+    linalg_inv = {{args = {regular(3, 3)}}, {args = {regular(3, 3)}, attrs = {check_errors = false}}},
     linalg_solve = {{args = {regular(3, 3), f{3, 2}}}, {args = {regular(3, 3), f{3}}}},
+    linalg_solve_triangular = {
+      {args = {regular(3, 3), f{3, 2}}, attrs = {upper = false}}, {args = {regular(3, 3), f{2, 2, 3}}, attrs = {upper = true, left = false}},
+      {args = {regular(3, 3), f{2, 3, 2}}, attrs = {upper = true, transpose = true, unitriangular = true}},
+      {args = {pg.stack{regular(3, 3), regular(3, 3)}, f{2, 3}}, attrs = {upper = false, left = false, transpose = true}},
+    },
+    linalg_cholesky_solve = {{args = {f{3, 2}, regular(3, 3)}}, {args = {f{2, 3, 1}, regular(3, 3)}, attrs = {upper = true}}},
+    linalg_lstsq = {
+      {args = {regular(4, 3), f{4, 2}}}, {args = {regular(2, 4), f{2}}}, {args = {f{2, 4, 3}, f{4, 2}}, rtol = 1e-3},
+      {args = {regular(4, 3), f{4, 2}}, attrs = {driver = "gelsd"}},
+    },
+    linalg_qr = {
+      {args = {regular(3, 3)}}, {args = {f{2, 4, 3}}, rtol = 1e-3}, {args = {regular(2, 4)}},
+      {args = {regular(2, 4)}, attrs = {mode = "complete"}}, {args = {f{4, 3}}, attrs = {mode = "complete"}, order = 0},
+    },
+    linalg_svd = {
+      {args = {spread(3, 3)}, rtol = 1e-3}, {args = {spread(4, 3)}, rtol = 1e-3}, {args = {spread(3, 5)}, rtol = 1e-3},
+      {args = {spread(3, 3)}, attrs = {full_matrices = true}, rtol = 1e-3},
+      {args = {spread(4, 2)}, attrs = {full_matrices = true}, order = 0, rtol = 1e-3},
+    },
+    linalg_svdvals = {{args = {spread(3, 3)}}, {args = {f{2, 2, 4}}}},
+    linalg_eigh = {{args = {spread(3, 3)}, symmetric = true, rtol = 1e-3}},
+    linalg_eigvalsh = {{args = {positive(3)}, symmetric = true}},
+    linalg_det = {{args = {f{3, 3}}}, {args = {f{2, 2, 2}}}, {args = {f{4, 1}:matmul(f{1, 4}) + f{4, 2}:matmul(f{2, 4})}}},
+    _linalg_cofactors = {{args = {f{3, 3}}}, {args = {f{2, 2, 2}}}},
+    linalg_slogdet = {{args = {regular(3, 3)}}, {args = {-regular(3, 3)}}},
+    linalg_matrix_power = {
+      {args = {regular(3, 3), 3}}, {args = {regular(3, 3), -2}}, {args = {f{2, 2, 2}, 0}, order = 1}, {args = {f{2, 2}, 1}},
+    },
+    linalg_matrix_exp = {{args = {f{3, 3}}}, {args = {f{2, 2, 2} * 5}, rtol = 1e-4}},
+    linalg_pinv = {{args = {regular(4, 3)}}, {args = {regular(2, 3)}}, {args = {f{3, 3}}, attrs = {rtol = 1e-3, atol = 1e-3}}},
+    linalg_matrix_rank = {{args = {f{3, 2}:matmul(f{2, 3})}}, {args = {f{2, 3, 2}}, attrs = {rtol = 1e-3}}},
     scaled_dot_product_attention = {
       {args = {f{2, 3, 4}, f{2, 5, 4}, f{2, 5, 2}}}, {args = {f{3, 4}, f{3, 4}, f{3, 2}}, attrs = {is_causal = true}},
       {args = {f{3, 4}, f{5, 4}, f{5, 2}, f{3, 5}}, attrs = {scale = 0.3}},

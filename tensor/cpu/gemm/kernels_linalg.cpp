@@ -1,17 +1,15 @@
-// Kernels of matrix products with strided operands, of linear, and of solvers.
+// Kernels of matrix products with strided operands, and of linear.
 #include <algorithm>
 #include <optional>
 #include <type_traits>
 #include <vector>
 
 #include "tensor/cpu/move/copy.h"
-#include "tensor/cpu/gemm/solve.h"
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/gemm/prepared.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
-#include "tensor/ops/linalg_rules.h"
 #include "tensor/parallel.h"
 
 namespace pg {
@@ -217,82 +215,6 @@ std::unique_ptr<const PreparedKernel> prepare_linear(const KernelArgs& args, uin
   return cpu::prepare_linear(args.out[0].numel() / n, n, k, bool(args.in[2]), lasting & 2, cpu::Finish(args));
 }
 
-template <class F>
-void visit_real(DType type, F f) {
-  if (type == DType::kFloat32)
-    f(TypeTag<float>{});
-  else
-    f(TypeTag<double>{});
-}
-
-// Calls f(index of the matrix, index of the other operand) for every batch index of the result.
-template <class F>
-void for_batches(const Dims& batch, const Dims& sa, const Dims& sb, F f) {
-  Dims index(batch.size(), 0);
-  const int64_t count = numel(batch);
-  for (int64_t q = 0; q < count; ++q) {
-    int64_t at_a = 0, at_b = 0;
-    for (int i = 0; i < batch.size(); ++i) at_a += index[i] * sa[i], at_b += index[i] * sb[i];
-    f(q, at_a, at_b);
-    for (int i = batch.size() - 1; i >= 0 && ++index[i] == batch[i]; --i) index[i] = 0;
-  }
-}
-
-Dims leading(const Dims& v, int drop) {
-  Dims out;
-  for (int i = 0; i + drop < v.size(); ++i) out.push_back(v[i]);
-  return out;
-}
-
-void solve(const KernelArgs& args) {
-  const View &a = args.in[0], &b = args.in[1], &out = args.out[0];
-  const Contiguous ca(a, out.dtype()), cb(b, out.dtype());
-  const int64_t n = a.size(a.rank() - 1);
-  const int matrix_dims = is_vector_side(a.shape(), b.shape()) ? 1 : 2;
-  const int64_t columns = matrix_dims == 1 ? 1 : b.shape().back();
-  const Dims batch = leading(out.shape(), matrix_dims), ba = leading(a.shape(), 2),
-             bb = leading(b.shape(), matrix_dims);
-  const Dims sa = broadcast_strides(ba, leading(contiguous_strides(a.shape()), 2), batch);
-  const Dims sb = broadcast_strides(bb, leading(contiguous_strides(b.shape()), matrix_dims), batch);
-  visit_real(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for_batches(batch, sa, sb, [&](int64_t q, int64_t at_a, int64_t at_b) {
-      if (!cpu::solve(n, columns, static_cast<const T*>(ca.data()) + at_a, static_cast<const T*>(cb.data()) + at_b,
-                      out.as<T>() + q * n * columns))
-        bad_argument(args.op.name, "a", "invertible matrices", "a singular one");
-    });
-  });
-}
-
-// Calls f(source, target) with typed pointers for each n x n matrix.
-template <class F>
-void for_matrices(const KernelArgs& args, F f) {
-  const View &a = args.in[0], &out = args.out[0];
-  const int64_t n = a.shape().back();
-  if (n == 0) return;
-  visit_real(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for (int64_t at = 0; at < a.numel(); at += n * n) f(n, a.as<T>() + at, out.as<T>() + at);
-  });
-}
-
-void inverse(const KernelArgs& args) {
-  for_matrices(args, [&](int64_t n, const auto* a, auto* out) {
-    using T = std::remove_pointer_t<decltype(out)>;
-    std::vector<T> identity(size_t(n * n), T(0));
-    for (int64_t i = 0; i < n; ++i) identity[size_t(i * n + i)] = 1;
-    if (!cpu::solve<T>(n, n, a, identity.data(), out))
-      bad_argument(args.op.name, "a", "invertible matrices", "a singular one");
-  });
-}
-
-void cholesky(const KernelArgs& args) {
-  for_matrices(args, [&](int64_t n, const auto* a, auto* out) {
-    using T = std::remove_pointer_t<decltype(out)>;
-    if (!cpu::cholesky<T>(n, a, out)) bad_argument(args.op.name, "a", "positive definite matrices", "one that is not");
-  });
-}
-
 }  // namespace
 
 void add_linalg_kernels(Registry& r) {
@@ -303,9 +225,6 @@ void add_linalg_kernels(Registry& r) {
       {"mv", matmul, kStridedInputs},
       {"linear", linear, kStridedInputs, prepare_linear},
       {"linear_act", linear_act, kStridedInputs, prepare_linear},
-      {"linalg_solve", solve},
-      {"linalg_inv", inverse},
-      {"linalg_cholesky", cholesky},
   };
   r.add_kernels(0, kRows);
 }

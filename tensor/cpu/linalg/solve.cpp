@@ -1,8 +1,9 @@
 // Right-looking blocked factorizations (Golub and Van Loan, Matrix Computations, 3.2.11 and 4.2.9). Eigen factors
 // blocks of kBlock columns; our own products update the rest.
-#include "tensor/cpu/gemm/solve.h"
+#include "tensor/cpu/linalg/solve.h"
 
-#define EIGEN_DONT_PARALLELIZE
+#include "tensor/cpu/linalg/matrices.h"
+
 #include <Eigen/Cholesky>
 #include <Eigen/LU>
 #include <algorithm>
@@ -10,35 +11,22 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/cpu/gemm/gemm.h"
-#include "tensor/parallel.h"
-
 namespace pg::cpu {
 namespace {
 
 constexpr int64_t kBlock = 64;
 constexpr int64_t kSmall = 384;  // up to this size Eigen does everything, in a few milliseconds
 
+// c -= op(a) op(b), for m x k and k x n matrices, in strips of rows that fit a cache. op transposes if asked to.
 template <class T>
-using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-template <class T>
-using Block = Eigen::Map<Matrix<T>, 0, Eigen::OuterStride<>>;
-
-template <class T>
-Block<T> block(T* at, int64_t rows, int64_t columns, int64_t row_stride) {
-  return {at, rows, columns, Eigen::OuterStride<>(row_stride)};
-}
-
-// c -= a b, or c -= a b^T, for m x k and k x n matrices, in strips that fit a cache.
-template <class T>
-void subtract_product(bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
-                      T* c, int64_t ldc, std::vector<T>& product) {
+void subtract_product(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b,
+                      int64_t ldb, T* c, int64_t ldc, std::vector<T>& product) {
   if (m == 0 || n == 0) return;
   const int64_t rows = std::min(m, std::max<int64_t>(kBlock, (int64_t(1) << 18) / n));
   product.resize(size_t(rows * n));
   for (int64_t i = 0; i < m; i += rows) {
     const int64_t count = std::min(rows, m - i);
-    gemm<T>(false, trans_b, count, n, k, a + i * lda, lda, b, ldb, product.data(), n);
+    gemm<T>(trans_a, trans_b, count, n, k, trans_a ? a + i : a + i * lda, lda, b, ldb, product.data(), n);
     block(c + i * ldc, count, n, ldc) -= block(product.data(), count, n, n);
   }
 }
@@ -66,45 +54,34 @@ bool factor_panel(int64_t n, int64_t k, int64_t width, T* a, std::vector<int64_t
   return true;
 }
 
-// Overwrites a with L, without its diagonal of ones, and U. Row i of L U is row order[i] of a.
+// Solves with a block on the diagonal, of which one triangle is read.
+template <unsigned kMode, class M, class T>
+void solve_block(const M& triangle, bool unit, Block<T>& rows) {
+  if (unit)
+    triangle.template triangularView<kMode | Eigen::UnitDiag>().solveInPlace(rows);
+  else
+    triangle.template triangularView<kMode>().solveInPlace(rows);
+}
+
 template <class T>
-bool factor(int64_t n, T* a, std::vector<int64_t>& order, std::vector<T>& product) {
-  for (int64_t i = 0; i < n; ++i) order[size_t(i)] = i;
-  for (int64_t k = 0; k < n; k += kBlock) {
-    poll_kernel();
-    const int64_t width = std::min(kBlock, n - k), right = k + width, rest = n - right;
-    if (!factor_panel(n, k, width, a, order)) return false;
-    if (rest == 0) break;
-    const Block<T> corner = block(a + k * n + k, width, width, n);
-    Block<T> above = block(a + k * n + right, width, rest, n);
-    corner.template triangularView<Eigen::UnitLower>().solveInPlace(above);
-    subtract_product(false, rest, rest, width, a + right * n + k, n, a + k * n + right, n, a + right * n + right, n,
-                     product);
-  }
-  return true;
+void solve_diagonal_block(const Triangle<T>& t, int64_t k, Block<T>& rows) {
+  const Eigen::Map<const Matrix<T>, 0, Eigen::OuterStride<>> corner(t.a + k * t.n + k, rows.rows(), rows.rows(),
+                                                                    Eigen::OuterStride<>(t.n));
+  if (t.transposed)
+    t.upper ? solve_block<Eigen::Lower>(corner.transpose(), t.unit, rows)
+            : solve_block<Eigen::Upper>(corner.transpose(), t.unit, rows);
+  else
+    t.upper ? solve_block<Eigen::Upper>(corner, t.unit, rows) : solve_block<Eigen::Lower>(corner, t.unit, rows);
 }
 
 template <class T>
 bool solve_large(int64_t n, int64_t columns, const T* a, const T* b, T* x) {
-  std::vector<T> lu(a, a + n * n), product;
-  std::vector<int64_t> order(static_cast<size_t>(n));
-  if (!factor(n, lu.data(), order, product)) return false;
+  std::vector<T> lu(a, a + n * n);
+  std::vector<int64_t> order;
+  if (!factor_lu(n, lu.data(), order)) return false;
   for (int64_t i = 0; i < n; ++i) std::copy_n(b + order[size_t(i)] * columns, columns, x + i * columns);
-  for (int64_t k = 0; k < n; k += kBlock) {
-    poll_kernel();
-    const int64_t width = std::min(kBlock, n - k), below = k + width;
-    Block<T> rows = block(x + k * columns, width, columns, columns);
-    block(&lu[size_t(k * n + k)], width, width, n).template triangularView<Eigen::UnitLower>().solveInPlace(rows);
-    subtract_product(false, n - below, columns, width, &lu[size_t(k)] + below * n, n, x + k * columns, columns,
-                     x + below * columns, columns, product);
-  }
-  for (int64_t k = (n - 1) / kBlock * kBlock; k >= 0; k -= kBlock) {
-    poll_kernel();
-    const int64_t width = std::min(kBlock, n - k);
-    Block<T> rows = block(x + k * columns, width, columns, columns);
-    block(&lu[size_t(k * n + k)], width, width, n).template triangularView<Eigen::Upper>().solveInPlace(rows);
-    subtract_product(false, k, columns, width, &lu[size_t(k)], n, x + k * columns, columns, x, columns, product);
-  }
+  solve_triangle<T>({.a = lu.data(), .n = n, .upper = false, .unit = true}, columns, x);
+  solve_triangle<T>({.a = lu.data(), .n = n, .upper = true}, columns, x);
   return true;
 }
 
@@ -126,7 +103,7 @@ bool cholesky_large(int64_t n, T* l) {
     block(l + below * n + k, n - below, width, n) = rows;
     for (int64_t j = below; j < n; j += kBlock) {  // only the lower triangle, in strips of columns
       const T* strip = left.data() + (j - below) * width;
-      subtract_product(true, n - j, std::min(kBlock, n - j), width, strip, width, strip, width, l + j * n + j, n,
+      subtract_product(false, true, n - j, std::min(kBlock, n - j), width, strip, width, strip, width, l + j * n + j, n,
                        product);
     }
   }
@@ -135,6 +112,43 @@ bool cholesky_large(int64_t n, T* l) {
 }
 
 }  // namespace
+
+template <class T>
+void solve_triangle(const Triangle<T>& t, int64_t columns, T* x) {
+  if (columns == 0) return;
+  std::vector<T> product;
+  const bool down = t.upper == t.transposed;  // op(a) is lower triangular
+  const int64_t count = (t.n + kBlock - 1) / kBlock;
+  for (int64_t i = 0; i < count; ++i) {
+    if (count > 1) poll_kernel();
+    const int64_t k = (down ? i : count - 1 - i) * kBlock, width = std::min(kBlock, t.n - k);
+    Block<T> rows = block(x + k * columns, width, columns, columns);
+    solve_diagonal_block(t, k, rows);
+    const int64_t first = down ? k + width : 0, rest = down ? t.n - first : k;
+    const T* beside = t.transposed ? t.a + k * t.n + first : t.a + first * t.n + k;
+    subtract_product(t.transposed, false, rest, columns, width, beside, t.n, x + k * columns, columns,
+                     x + first * columns, columns, product);
+  }
+}
+
+template <class T>
+bool factor_lu(int64_t n, T* a, std::vector<int64_t>& order) {
+  std::vector<T> product;
+  order.resize(size_t(n));
+  for (int64_t i = 0; i < n; ++i) order[size_t(i)] = i;
+  for (int64_t k = 0; k < n; k += kBlock) {
+    poll_kernel();
+    const int64_t width = std::min(kBlock, n - k), right = k + width, rest = n - right;
+    if (!factor_panel(n, k, width, a, order)) return false;
+    if (rest == 0) break;
+    const Block<T> corner = block(a + k * n + k, width, width, n);
+    Block<T> above = block(a + k * n + right, width, rest, n);
+    corner.template triangularView<Eigen::UnitLower>().solveInPlace(above);
+    subtract_product(false, false, rest, rest, width, a + right * n + k, n, a + k * n + right, n, a + right * n + right,
+                     n, product);
+  }
+  return true;
+}
 
 template <class T>
 bool solve(int64_t n, int64_t columns, const T* a, const T* b, T* x) {
@@ -161,5 +175,10 @@ template bool solve<float>(int64_t, int64_t, const float*, const float*, float*)
 template bool solve<double>(int64_t, int64_t, const double*, const double*, double*);
 template bool cholesky<float>(int64_t, const float*, float*);
 template bool cholesky<double>(int64_t, const double*, double*);
+
+template void solve_triangle<float>(const Triangle<float>&, int64_t, float*);
+template void solve_triangle<double>(const Triangle<double>&, int64_t, double*);
+template bool factor_lu<float>(int64_t, float*, std::vector<int64_t>&);
+template bool factor_lu<double>(int64_t, double*, std::vector<int64_t>&);
 
 }  // namespace pg::cpu

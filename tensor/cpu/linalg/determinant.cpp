@@ -1,0 +1,107 @@
+#include "tensor/cpu/linalg/functions.h"
+#include "tensor/cpu/linalg/matrices.h"
+#include "tensor/cpu/linalg/solve.h"
+
+#include <Eigen/LU>
+#include <cmath>
+#include <limits>
+
+namespace pg::cpu {
+namespace {
+
+// The sign of a permutation, which it destroys.
+int sign_of(std::vector<int64_t>& order) {
+  int sign = 1;
+  for (size_t i = 0; i < order.size(); ++i)
+    for (; order[i] != int64_t(i); sign = -sign) std::swap(order[i], order[size_t(order[i])]);
+  return sign;
+}
+
+// L U = P a with the sign of P; no pivots when a is singular.
+template <class T>
+struct Pivots {
+  std::vector<T> pivots;
+  T sign = 0;
+
+  Pivots(int64_t n, const T* a) {
+    std::vector<T> lu(a, a + n * n);
+    std::vector<int64_t> order;
+    if (!factor_lu(n, lu.data(), order)) return;
+    sign = T(sign_of(order));
+    for (int64_t i = 0; i < n; ++i) pivots.push_back(lu[size_t(i * n + i)]);
+  }
+};
+
+// Whether the inverse has most of its digits: no pivot is much smaller than another one.
+template <class T>
+bool is_regular(const std::vector<T>& pivots) {
+  T low = std::numeric_limits<T>::infinity(), high = 0;
+  for (const T p : pivots) low = std::min(low, std::abs(p)), high = std::max(high, std::abs(p));
+  return low > high * T(1e-2);
+}
+
+// cof(a)^T = adj(a) = det(P) det(Q) Q adj(U) L^-1 P for P a Q = L U with complete pivoting. With U = [V u; 0 p], where
+// V is regular unless all cofactors are 0, adj(U) = det(V) [p V^-1, -V^-1 u; 0, 1]. So nothing is divided by a pivot p
+// of 0.
+template <class T>
+void cofactors_by_complete_pivoting(int64_t n, const T* a, T* out) {
+  const Eigen::FullPivLU<Columns<T>> f{Columns<T>(ConstRows<T>(a, n, n))};
+  const Columns<T>& lu = f.matrixLU();
+  const auto v = lu.topLeftCorner(n - 1, n - 1).template triangularView<Eigen::Upper>();
+  const T volume = lu.diagonal().head(n - 1).prod();
+  if (volume == T(0)) return void(std::fill_n(out, n * n, T(0)));
+  Columns<T> adjugate = Columns<T>::Zero(n, n);
+  adjugate.topLeftCorner(n - 1, n - 1).setIdentity();
+  adjugate.topLeftCorner(n - 1, n - 1) *= lu(n - 1, n - 1);
+  adjugate.topRightCorner(n - 1, 1) = -lu.topRightCorner(n - 1, 1);
+  v.solveInPlace(adjugate.topRows(n - 1));
+  adjugate(n - 1, n - 1) = 1;
+  const T sign = T(f.permutationP().determinant() * f.permutationQ().determinant());
+  lu.template triangularView<Eigen::UnitLower>().template solveInPlace<Eigen::OnTheRight>(adjugate);
+  Rows<T>(out, n, n) = (f.permutationQ() * (adjugate * (sign * volume)) * f.permutationP()).transpose();
+}
+
+}  // namespace
+
+template <class T>
+T determinant(int64_t n, const T* a) {
+  const Pivots<T> f(n, a);
+  T product = f.sign;
+  for (const T p : f.pivots) product *= p;
+  return product;
+}
+
+template <class T>
+LogDeterminant<T> log_determinant(int64_t n, const T* a) {
+  const Pivots<T> f(n, a);
+  if (f.sign == T(0)) return {T(0), -std::numeric_limits<T>::infinity()};
+  LogDeterminant<T> out{f.sign, T(0)};
+  for (const T p : f.pivots) {
+    out.log += std::log(std::abs(p));
+    out.sign *= std::isnan(p) ? p : std::copysign(T(1), p);
+  }
+  return out;
+}
+
+template <class T>
+void cofactors(int64_t n, const T* a, T* out) {
+  if (n == 0) return;
+  if (!all_finite(a, n * n)) return fill_nan(out, n * n);
+  const Pivots<T> f(n, a);
+  if (!is_regular(f.pivots) || f.sign == T(0)) return cofactors_by_complete_pivoting(n, a, out);
+  T product = f.sign;
+  for (const T p : f.pivots) product *= p;
+  const Matrix<T> identity = Matrix<T>::Identity(n, n);
+  Matrix<T> inverse(n, n);
+  solve(n, n, a, identity.data(), inverse.data());
+  Rows<T>(out, n, n) = inverse.transpose() * product;
+}
+
+template float determinant<float>(int64_t, const float*);
+template double determinant<double>(int64_t, const double*);
+template LogDeterminant<float> log_determinant<float>(int64_t, const float*);
+template LogDeterminant<double> log_determinant<double>(int64_t, const double*);
+template void cofactors<float>(int64_t, const float*, float*);
+template void cofactors<double>(int64_t, const double*, double*);
+
+}  // namespace pg::cpu
