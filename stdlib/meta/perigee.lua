@@ -4473,6 +4473,13 @@ function nn.Sequential(options) end
 ---@return perigee.Block
 function nn.SinusoidalPositions(options) end
 
+---nn.SparseEmbedding(input_dim, output_dim, {the options of Embedding}): an Embedding with sparse_grad = true.
+---@param input_dim any
+---@param output_dim any
+---@param options any
+---@return perigee.Block
+function nn.SparseEmbedding(input_dim, output_dim, options) end
+
 ---nn.SpectralNorm(block, {axis = 1, iterations = 1, epsilon = 1e-12}) runs a layer, such as Dense or Conv2D, with its weight
 ---divided by the largest singular value of the weight as a matrix (size of axis, rest). In training mode each call improves
 ---the estimate of the singular vector weight_u by power iterations; an imported graph keeps it. The layer is the field
@@ -4686,7 +4693,8 @@ function optim.Nadam(options) end
 ---traces 0-dim tensors that are filled before each run, so write `h.lr ^ 0.5`, not math.sqrt or a Lua `if`. h.path is
 ---the parameter's name. float16 and bfloat16 weights come as float32. state_shapes maps the name of a state to a function
 ---from the weight's shape to the state's, if it differs. All optimizers take learning_rate, wd = 0, rescale_grad = 1,
----clip_gradient, lr_scheduler and multi_precision = false; a subclass lists more in `options`, with defaults.
+---clip_gradient, lr_scheduler, multi_precision = false and lazy_update = true; a subclass lists more in `options`, with
+---defaults. With lazy_update = false a sparse gradient (nn.Embedding) updates all rows.
 ---multi_precision keeps the states of float16 and bfloat16 weights in float32, and what their rounding takes away, so
 ---that small updates add up. To scale the loss by a factor, also pass rescale_grad = 1 / factor.
 ---

@@ -108,11 +108,14 @@ function Dropout:describe() return tostring(self.rate) end
 local Embedding = HybridBlock:extend("Embedding")
 layers.Embedding = Embedding
 
+local embedding_names = {"input_dim", "output_dim", "dtype", "weight_initializer"}
+local embedding_spec = {
+  input_dim = args.required, output_dim = args.required, dtype = "float32", weight_initializer = args.none, index_base = 1,
+  sparse_grad = false,
+}
+
 function Embedding:init(...)
-  local o = args.read("Embedding", {"input_dim", "output_dim", "dtype", "weight_initializer"}, {
-    input_dim = args.required, output_dim = args.required, dtype = "float32", weight_initializer = args.none,
-    index_base = 1, sparse_grad = false,
-  }, ...)
+  local o = args.read("Embedding", embedding_names, embedding_spec, ...)
   local rows = args.count("Embedding", "input_dim", o.input_dim, 1)
   local columns = args.count("Embedding", "output_dim", o.output_dim, 1)
   args.number("Embedding", "index_base", o.index_base)
@@ -130,6 +133,15 @@ function Embedding:forward(x)
   return (self._sparse and self._sparse.lookup or ops.embedding)(x, self.weight, self._options)
 end
 function Embedding:describe() return table.concat(param.shape(self.weight), " -> ") end
+
+--- nn.SparseEmbedding(input_dim, output_dim, {the options of Embedding}): an Embedding with sparse_grad = true.
+--- Example: local layer = pg.nn.SparseEmbedding(10, 4):initialize()
+--- return layer(pg.tensor({1, 5}, {dtype = "int64"})).shape
+function layers.SparseEmbedding(...)
+  local o = args.read("SparseEmbedding", embedding_names, embedding_spec, ...)
+  o.sparse_grad = true
+  return Embedding(o)
+end
 
 --- nn.Flatten() flattens all dims except the first.
 --- Example: return pg.nn.Flatten()(pg.ones(2, 3, 4)).shape

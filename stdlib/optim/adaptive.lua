@@ -7,6 +7,10 @@ local average, correction, ops = formulas.average, formulas.correction, core.ops
 
 --- pg.optim.AdaGrad{learning_rate = 0.01, eps = 1e-7, wd=, …}: divides by the root of all squared gradients (Duchi, Hazan,
 --- Singer 2011). history = history + g ^ 2, w = w - lr * (g / sqrt(history + eps) + wd * w).
+--- Example: local w = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, pg.optim.AdaGrad{learning_rate = 0.1}):step(1)
+--- return w
 local AdaGrad = define("AdaGrad", {eps = 1e-7}, {"history"})
 
 function AdaGrad:rule(w, g, state, h)
@@ -16,6 +20,10 @@ end
 
 --- pg.optim.GroupAdaGrad{learning_rate = 0.01, eps = 1e-5, …}: AdaGrad with one history for each row of a weight, the mean
 --- of g ^ 2 in the row (MXNet's contrib.GroupAdaGrad). It has no weight decay.
+--- Example: local w = pg.tensor({{1}, {2}}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, pg.optim.GroupAdaGrad{learning_rate = 0.1}):step(1)
+--- return w
 local GroupAdaGrad = define("GroupAdaGrad", {eps = 1e-5}, {"history"})
 
 function GroupAdaGrad:check()
@@ -37,6 +45,10 @@ end
 
 --- pg.optim.AdaDelta{learning_rate = 1, rho = 0.9, epsilon = 1e-5, wd=, …}: finds the sizes of its steps (Zeiler 2012). The
 --- step d is g times the root of the average of d ^ 2 over that of g ^ 2, w = w - lr * (d + wd * w).
+--- Example: local w = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, pg.optim.AdaDelta()):step(1)
+--- return w
 local AdaDelta = define("AdaDelta", {learning_rate = 1, rho = 0.9, epsilon = 1e-5}, {"var", "delta"})
 
 function AdaDelta:rule(w, g, state, h)
@@ -50,6 +62,10 @@ end
 --- wd=, …}: divides by the root of the average squared gradient (Tieleman, Hinton 2012). w = w - lr * g / sqrt(var +
 --- epsilon), where var averages g ^ 2 with gamma1. centered subtracts the square of the average gradient from var, and
 --- steps have the momentum gamma2 (Graves 2013). clip_weights bounds the size of each element of w.
+--- Example: local w = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, pg.optim.RMSProp{learning_rate = 0.1, centered = true}):step(1)
+--- return w
 local RMSProp = define("RMSProp", {
   learning_rate = 0.001, gamma1 = 0.9, gamma2 = 0.9, epsilon = 1e-8, centered = false, clip_weights = args.none,
 })
@@ -75,6 +91,10 @@ end
 
 --- pg.optim.AdaMax{learning_rate = 0.002, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, wd=, …}: Adam with the largest |g|,
 --- which decays with beta2 (Kingma, Ba 2014). w = w - lr / (1 - beta1 ^ t) * mean / (max + epsilon).
+--- Example: local w = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, pg.optim.AdaMax{learning_rate = 0.1}):step(1)
+--- return w
 local AdaMax = define("AdaMax", {learning_rate = 0.002, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, {"mean", "max"})
 AdaMax.decay_in_gradient = true
 
@@ -87,6 +107,10 @@ end
 --- pg.optim.Nadam{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, schedule_decay = 0.004, wd=, …}: Adam
 --- with Nesterov's momentum (Dozat 2016). It follows the schedule beta1 * (1 - 0.5 * 0.96 ^ (t * schedule_decay)).
 --- Each parameter has its own schedule; MXNet advances one for all of them.
+--- Example: local w = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, pg.optim.Nadam{learning_rate = 0.1}):step(1)
+--- return w
 local Nadam = define("Nadam", {
   learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, schedule_decay = 0.004,
 }, {"mean", "var", "schedule"})

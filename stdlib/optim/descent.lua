@@ -6,6 +6,10 @@ local average, ops = core.require("optim.formulas").average, core.ops
 --- pg.optim.Signum{learning_rate = 0.01, momentum = 0.9, wd_lh = 0, wd=, …}: steps by the sign of the average
 --- gradient (Bernstein et al. 2018). w = (1 - lr * wd_lh) * w - lr * sign(m), where m averages g + wd * w. Without momentum
 --- it is signSGD: w = (1 - lr * wd) * w - lr * sign(g).
+--- Example: local w = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, pg.optim.Signum{learning_rate = 0.1}):step(1)
+--- return w
 local Signum = define("Signum", {momentum = 0.9, wd_lh = 0})
 
 function Signum:check()
@@ -21,12 +25,20 @@ end
 
 --- pg.optim.SGLD{learning_rate = 0.01, wd=, …}: half a step of SGD and normal noise of variance lr, so that the weights become
 --- samples of the posterior (Welling, Teh 2011).
+--- Example: local w = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, pg.optim.SGLD{learning_rate = 0.1}):step(1)
+--- return w
 local SGLD = define("SGLD", {})
 
 function SGLD:rule(w, g, _, h) return w - (g + w * h.wd) * (h.lr / 2) + ops.randn_like(w) * h.lr ^ 0.5 end
 
 --- pg.optim.DCASGD{learning_rate = 0.01, momentum = 0, lamda = 0.04, wd=, …}: SGD that compensates for gradients one update
 --- late (Zheng et al. 2017). They become g + wd * w + lamda * g ^ 2 * (w - w_before).
+--- Example: local w = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, pg.optim.DCASGD{learning_rate = 0.1}):step(1)
+--- return w
 local DCASGD = define("DCASGD", {momentum = 0, lamda = 0.04}, {"delta"})
 
 -- In one process, w - w_before is the last step.

@@ -8,6 +8,10 @@ local average, correction, length, trust = formulas.average, formulas.correction
 --- pg.optim.LARS{learning_rate = 0.01, momentum = 0, eta = 0.001, eps = 0, momentum_correction = true, wd=, …}: SGD whose rate
 --- follows the norms of each parameter (You, Gitman, Ginsburg 2017). The factor is eta * |w| / (|g| + wd * |w| + eps), or 1
 --- for those named bias, gamma or beta. momentum_correction scales past steps to the current rate (Goyal et al. 2017).
+--- Example: local w = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, pg.optim.LARS{learning_rate = 0.1, momentum = 0.9}):step(1)
+--- return w
 local LARS = define("LARS", {momentum = 0, eta = 0.001, eps = 0, momentum_correction = true}, {"momentum"})
 
 LARS.needs_whole = true
@@ -28,6 +32,10 @@ end
 --- pg.optim.LAMB{learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, lower_bound=, upper_bound=,
 --- bias_correction = true, wd=, …}: Adam's step s with wd * w added, scaled by |w| / |s| (You et al. 2019). The bounds limit
 --- |w| there.
+--- Example: local w = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, pg.optim.LAMB{learning_rate = 0.1}):step(1)
+--- return w
 local LAMB = define("LAMB", {
   learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, lower_bound = args.none, upper_bound = args.none,
   bias_correction = true,
@@ -56,6 +64,10 @@ local powers = {linear = 1, power2 = 2, sqrt = 0.5}
 --- "lars", warmup_epochs = 5, updates_per_epoch = 32, begin_epoch = 0, num_epochs = 60, wd=, …}: SGD that updates with the
 --- mean of each batch_scale gradients. The rate grows to batch_scale times learning_rate during warmup_epochs (Goyal et al.
 --- 2017). "lars" scales it by sqrt(|w| ^ 2 / (|g| ^ 2 + wd * |w| ^ 2)) in 0.01..100 instead (You, Gitman, Ginsburg 2017).
+--- Example: local w = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, pg.optim.LBSGD{learning_rate = 0.1, batch_scale = 4}):step(1)
+--- return w
 local LBSGD = define("LBSGD", {
   momentum = 0, warmup_strategy = "linear", warmup_epochs = 5, batch_scale = 1, updates_per_epoch = 32, begin_epoch = 0, num_epochs = 60,
 }, {"momentum", "sum"})

@@ -7,6 +7,10 @@ local average, correction, ops = formulas.average, formulas.correction, core.ops
 --- pg.optim.Ftrl{learning_rate = 0.1, lamda1 = 0.01, beta = 1, wd=, …}: sparse weights for a large lamda1 (McMahan et al.
 --- 2013). z = z + g - (sqrt(n + g ^ 2) - sqrt(n)) * w / lr, n = n + g ^ 2, w = 0 where |z| <= lamda1, else
 --- (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd).
+--- Example: local w = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, pg.optim.Ftrl{learning_rate = 0.5}):step(1)
+--- return w
 local Ftrl = define("Ftrl", {learning_rate = 0.1, lamda1 = 0.01, beta = 1}, {"z", "squares"})
 Ftrl.divides_by_rate = true
 
@@ -21,6 +25,10 @@ end
 --- pg.optim.FTML{learning_rate = 0.01, beta1 = 0.6, beta2 = 0.999, epsilon = 1e-8, wd=, …}: follows the moving
 --- leader (Zheng, Kwok 2017). d = (1 - beta1 ^ t) / lr * (sqrt(var / (1 - beta2 ^ t)) + epsilon), z averages
 --- g - (d - beta1 * d_before) / (1 - beta1) * w, w = -z / d.
+--- Example: local w = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, pg.optim.FTML{learning_rate = 0.1}):step(1)
+--- return w
 local FTML = define("FTML", {beta1 = 0.6, beta2 = 0.999, epsilon = 1e-8}, {"d", "var", "z"})
 FTML.decay_in_gradient, FTML.divides_by_rate = true, true
 

@@ -12,7 +12,8 @@ local apply = core.require("optim.rule")
 --- traces 0-dim tensors that are filled before each run, so write `h.lr ^ 0.5`, not math.sqrt or a Lua `if`. h.path is
 --- the parameter's name. float16 and bfloat16 weights come as float32. state_shapes maps the name of a state to a function
 --- from the weight's shape to the state's, if it differs. All optimizers take learning_rate, wd = 0, rescale_grad = 1,
---- clip_gradient, lr_scheduler and multi_precision = false; a subclass lists more in `options`, with defaults.
+--- clip_gradient, lr_scheduler, multi_precision = false and lazy_update = true; a subclass lists more in `options`, with
+--- defaults. With lazy_update = false a sparse gradient (nn.Embedding) updates all rows.
 --- multi_precision keeps the states of float16 and bfloat16 weights in float32, and what their rounding takes away, so
 --- that small updates add up. To scale the loss by a factor, also pass rescale_grad = 1 / factor.
 ---
@@ -37,11 +38,12 @@ Optimizer._untraced = {learning_rate = true, wd = true, rescale_grad = true, lr_
 
 Optimizer._optional = {
   clip_gradient = true, lr_scheduler = true, learning_rate = true, momentum = true, options = true, rule = true, decay_in_gradient = true, divides_by_rate = true,
-  multi_precision = true, cycled = true, needs_whole = true,
+  multi_precision = true, cycled = true, needs_whole = true, lazy_update = true,
 }
 
 local common = {
   wd = 0, rescale_grad = 1, clip_gradient = args.none, lr_scheduler = args.none, learning_rate = args.none, multi_precision = false,
+  lazy_update = true,
 }
 
 -- A schedule may change the option that `cycled` names.
@@ -57,6 +59,7 @@ local function check_common(self)
   args.number(name, "wd", self.wd, 0)
   args.number(name, "rescale_grad", self.rescale_grad)
   args.boolean(name, "multi_precision", self.multi_precision)
+  args.boolean(name, "lazy_update", self.lazy_update)
   if self.clip_gradient ~= nil then args.number(name, "clip_gradient", self.clip_gradient, 0) end
   if self.lr_scheduler ~= nil then
     args.callable(name, "lr_scheduler", self.lr_scheduler)

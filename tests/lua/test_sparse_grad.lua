@@ -212,3 +212,24 @@ t.test("half precision, a loss scale and files work with rows", function()
     t.close(layer.weight[1]:to("float32"), pg.full({columns}, 1 - 7e-4), {rtol = 0, atol = 3e-4})
   end
 end)
+
+t.test("lazy_update = false updates all rows, as a dense gradient", function()
+  for _, name in ipairs{"sgd", "adam", "adagrad"} do
+    local options = {learning_rate = 0.1, wd = 0.1, lazy_update = false}
+    if name == "sgd" then options.momentum = 0.9 end
+    for way, jit in pairs(ways) do
+      local weights = {}
+      for i, sparse in ipairs{true, false} do
+        local layer = make{sparse_grad = sparse}
+        local trainer = optim.Trainer(layer, name, options)
+        local step = jit(function(x)
+          pg.record(function() return layer(x):square():sum() end):backward()
+          trainer:step(1)
+        end)
+        for _, batch in ipairs(batches) do step(ids(batch)) end
+        weights[i] = layer.weight
+      end
+      t.close(weights[1], weights[2], {rtol = 1e-6, what = name .. " " .. way})
+    end
+  end
+end)
