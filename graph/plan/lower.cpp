@@ -145,7 +145,7 @@ std::vector<int32_t> Lowering::lower_control(const Node& node, const Made& made,
   control.streams = std::move(form.streams);
   PlanOptions options = plan_->options;
   options.body = true;
-  options.lendable.clear();
+  options.lendable.clear(), options.replacements.clear();
   for (const auto& body : form.bodies) {
     control.bodies.push_back(make_plan(*body, options));
     keeps_source_ |= control.bodies.back()->source != nullptr;
