@@ -331,7 +331,6 @@ return {
 {"Trainer", [[
   lr set_lr set_learning: trainer:set_learning_rate(0.1)
   get_lr: trainer:learning_rate()
-  param_groups: trainer:set_learning_rate(0.1) -- p.lr_mult scales the rate of one parameter
   zero_grad: net:zero_grad() -- it is needed only where grad_req is "add"
   state_dict save: trainer:save_states(path)
   load_state_dict load: trainer:load_states(path)
