@@ -62,7 +62,7 @@ end)
 
 local losses = {}
 for update = 1, updates do
-  losses[update] = train(pg.randint(1, #text - window + 1, {batch})):item()
+  losses[update] = train(pg.randint(1, #text - window, {batch})):item()
   if update % (updates / 10) == 0 then print(("update %d: loss %.4f"):format(update, losses[update])) end
 end
 print(pg.utils.plot(losses))

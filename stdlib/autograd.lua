@@ -102,7 +102,13 @@ function autograd.grad(heads, variables, options)
   core.check_options("grad", options, {head_grads = true, retain_graph = true, create_graph = true, train_mode = true})
   local list = as_list(variables)
   if type(list) ~= "table" then core.arg_error("grad", "variables", "a tensor or a table of tensors", variables) end
-  local o = options or {}
+  local o, sparse = options or {}, core.require("sparse_grad")
+  for i, x in pairs(list) do
+    if core.is_tensor(x) and sparse.is(x) then
+      core.fail("grad", "bad argument 'variables' (expected tensors with dense gradients, got a weight with sparse ones at [%s]; "
+                .. "use backward, or make the Embedding without sparse_grad)", i)
+    end
+  end
   local found = core.gradients(heads, list, o.head_grads, {retain_graph = o.retain_graph, create_graph = o.create_graph})
   filled(found, list)
   return core.is_tensor(variables) and found[1] or found
@@ -359,6 +365,16 @@ function autograd.Function(definition)
                       {__call = call_function})
 end
 
+-- Returns f(), in which lookups of embeddings have dense gradients: those of rows would end with the second run.
+local function without_sparse(f)
+  local before = core.in_checkpoint
+  core.in_checkpoint = true
+  local ok, result = xpcall(f, core.keep_traceback)
+  core.in_checkpoint = before
+  if not ok then core.reraise(result) end
+  return result
+end
+
 --- pg.checkpoint(f, ...) -> the results of f, run without keeping its intermediate results. backward computes them
 --- again, with the same flags and random numbers, and without writing state back a second time.
 --- Example: return pg.checkpoint(function(x) return x:exp():sum() end, pg.zeros(3))
@@ -368,7 +384,8 @@ function autograd.checkpoint(f, ...)
   local arguments, n = {...}, select("#", ...)
   local seed, tick = core.random_state()
   local training, mark = core.is_training(), core.tape_position()
-  local results = {f(...)}
+  local function run() return {f(unpack(arguments, 1, n))} end
+  local results = without_sparse(run)
   local outputs = tree.flatten(results)
   local recorded = {}
   for _, y in ipairs(outputs) do
@@ -383,7 +400,7 @@ function autograd.checkpoint(f, ...)
     local recompute = core.set_recompute(true)
     local first = core.tape_position()  -- the gradients stop at `outside`, not at what it was computed from
     local function recompute_all() return tree.flatten({f(unpack(arguments, 1, n))}) end
-    local ok, again = xpcall(in_modes, core.keep_traceback, "checkpoint", recompute_all, true, training)
+    local ok, again = xpcall(in_modes, core.keep_traceback, "checkpoint", function() return without_sparse(recompute_all) end, true, training)
     core.set_recompute(recompute)
     core.set_random_state(nil, seed_now, tick_now)
     if not ok then core.reraise(again) end

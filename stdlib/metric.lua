@@ -349,14 +349,27 @@ end
 --- pcc:update(pg.tensor{1, 2, 3}, pg.tensor{1, 2, 2})
 --- return pcc:get()
 local PCC = define("PCC", "pcc")
+local most_classes = 4096  -- of the table of counts
+
+-- Returns the largest class of integer tensors.
+local function largest_class(...)
+  local most = 1
+  for _, classes in ipairs{...} do
+    local top = ops.amax(classes):item()
+    if top ~= top or top > most_classes then core.fail("PCC", "bad argument 'labels' (expected classes up to %d, got %g)", most_classes, top) end
+    most = math.max(most, top)
+  end
+  return most
+end
 
 function PCC:measure(label, pred)
   require_order(self, label, pred)
-  local classes = not same_shape(label, pred) and pred:size(2)
+  local classes = not same_shape(label, pred) and pred:dim() > 1 and pred:size(2)
   if classes then pred = ops.argmax(pred, 2) end
   require_count(self, label, pred)
+  if label:numel() == 0 then return 0, 0 end
+  if not (core.tracing() and classes) then classes = math.max(classes or 1, largest_class(label, pred)) end
   label, pred = label:to("int64"):reshape{-1}, pred:to("int64"):reshape{-1}
-  classes = math.max(classes or 0, core.tracing() and classes and 0 or math.max(1, label:max():item(), pred:max():item()))
   local counts = self._sums.counts
   classes = math.max(classes, counts and counts:size(1) or 0)
   local function hot(x) return ops.one_hot(x, classes):to("float64") end

@@ -6,19 +6,21 @@ local run_hooks = core.require("hybrid.run_hooks")
 local ops, grad_state = core.ops, core.grad_state
 local sparse = {}
 
--- From each table to its lookups, before and after their backward: a list of {index = (flat, 1-based), leaf = the rows}.
+-- From each table to its lookups, before and after their backward: a list of {index = (flat, 1-based), leaf = the rows}. Its
+-- field dense says that the gradient of the table itself holds those of earlier lookups, because p.grad was read.
 local lookups = setmetatable({}, {__mode = "k"})
 
-local read_grad = core.builtin_getters.grad
+local read_grad, write_grad = core.builtin_getters.grad, core.builtin_setters.grad
 
 --- sparse.own_grad(p) -> the part of the gradient of p that does not come from lookups: p.grad of other parameters.
 sparse.own_grad = read_grad
 
---- sparse.mark(p) makes p a parameter with sparse gradients. From then on p.grad is a dense copy.
+--- sparse.mark(p) makes p a parameter with sparse gradients. From then on reading p.grad makes its gradient dense.
 function sparse.mark(p)
   lookups[p] = {}
   function core.builtin_getters.grad(x)
-    return lookups[x] and read_grad(x) and sparse.dense(x) or read_grad(x)
+    if lookups[x] and read_grad(x) then sparse.gather(x) end
+    return read_grad(x)
   end
 end
 
@@ -56,7 +58,7 @@ end
 -- Whether the rows that are read now can have a gradient of their own: the program that runs also runs backward.
 local function is_tracked(p)
   local request = p.grad_req
-  if request == "null" or not core.is_recording() then return false end
+  if request == "null" or not core.is_recording() or core.in_checkpoint then return false end
   return not core.tracing() or request == "write" and run_hooks.recording_inside()
 end
 
@@ -64,7 +66,10 @@ end
 function sparse.lookup(x, p, options)
   if not is_tracked(p) then return ops.embedding(x, p, options) end
   local parts = parts_of(p)
-  if p.grad_req == "write" then filter(parts, function(part) return not is_done(part) end) end  -- a new backward replaces them
+  if p.grad_req == "write" then  -- a new backward replaces them
+    filter(parts, function(part) return not is_done(part) end)
+    parts.dense = nil
+  end
   local rows = autograd.pause(function() return ops.embedding(x, p, options) end)
   local index = x:to("int64"):reshape{-1}
   if options.index_base ~= 1 then index = index + (1 - options.index_base) end
@@ -73,10 +78,14 @@ function sparse.lookup(x, p, options)
   return ops.reshape_as(leaf, leaf)
 end
 
+--- sparse.is_dense(p) -> whether p.grad was read since the backward that wrote it.
+function sparse.is_dense(p) return parts_of(p).dense == true end
+
 --- sparse.is_fresh(p) -> whether backward has written a gradient of rows of p since the last update.
 function sparse.is_fresh(p)
-  for _, part in ipairs(parts_of(p)) do if is_fresh(part) then return true end end
-  return false
+  local parts = parts_of(p)
+  for _, part in ipairs(parts) do if is_fresh(part) then return true end end
+  return parts.dense == true
 end
 
 -- Returns the sum of the rows with equal indices, for each position of index: all sizes are those of index.
@@ -106,14 +115,19 @@ function sparse.rows(p)
   return unique, ops.index_add(ops.zeros({unique:size(1), p:size(2)}, {dtype = grad.dtype, device = grad.device}), 1, inverse, grad)
 end
 
---- sparse.dense(p) -> the whole gradient of p: that of its rows and that of other uses of p.
-function sparse.dense(p)
-  local grad = core.detach(read_grad(p))
-  if p.grad_req == "write" and sparse.is_fresh(p) and not select(2, grad_state(p)) then grad = ops.zeros_like(grad) end
-  for _, part in ipairs(parts_of(p)) do
-    if is_done(part) then grad = ops.index_add(grad, 1, part.index, part.leaf.grad:reshape{-1, p:size(2)}) end
+--- sparse.gather(p) moves the gradients of lookups to the gradient of p itself, which has the size of p.
+function sparse.gather(p)
+  local parts, grad, any = parts_of(p), core.detach(read_grad(p)), false
+  if p.grad_req == "write" and not parts.dense and not select(2, grad_state(p)) then grad = ops.zeros_like(grad) end
+  for _, part in ipairs(parts) do
+    if is_done(part) then
+      grad, any = ops.index_add(grad, 1, part.index, part.leaf.grad:reshape{-1, p:size(2)}), true
+    end
   end
-  return grad
+  if not any then return end
+  filter(parts, function(part) return not is_done(part) end)
+  parts.dense = true
+  write_grad(p, grad)
 end
 
 --- sparse.scale(p, f) replaces the gradient g of each lookup by f(g).
@@ -123,10 +137,16 @@ end
 
 --- sparse.mark_stale(p) notes an update of p.
 function sparse.mark_stale(p)
-  for _, part in ipairs(parts_of(p)) do if is_done(part) then core.mark_stale(part.leaf) end end
+  local parts = parts_of(p)
+  for _, part in ipairs(parts) do if is_done(part) then core.mark_stale(part.leaf) end end
+  parts.dense = nil
 end
 
 --- sparse.clear(p) forgets all lookups.
-function sparse.clear(p) filter(parts_of(p), function() return false end) end
+function sparse.clear(p)
+  local parts = parts_of(p)
+  filter(parts, function() return false end)
+  parts.dense = nil
+end
 
 return sparse

@@ -2171,7 +2171,7 @@ function Tensor:rrelu(lower, upper, training) end
 ---@return perigee.Tensor out
 function Tensor:rsqrt() end
 
----softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps the products where it is true; a floating mask is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017. With enable_gqa, key and value may have fewer heads (dim -3) than query, a divisor of their number. Ainslie et al., GQA, 2023.
+---softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps the products where it is true; a floating mask is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017. With enable_gqa, key and value may have fewer heads (dim -3) than query, a divisor of their number. Ainslie et al., GQA, 2023. Takes memory linear in the numbers of positions, except for the gradient of attn_mask (Dao, FlashAttention-2, 2023).
 ---@param key perigee.Tensor
 ---@param value perigee.Tensor
 ---@param attn_mask? perigee.Tensor
@@ -4224,9 +4224,10 @@ function nn.ELU(alpha) end
 ---weight (input_dim, output_dim) by index. With sparse_grad the gradient consists of the rows that occur, and a Trainer
 ---updates these rows and their states only, as MXNet's lazy_update: the time depends on the number of rows and not on
 ---input_dim. Weight decay and momentum leave other rows alone. This holds eagerly and in pg.jit with record, backward and
----step inside. weight.grad is then a dense copy. Where backward runs outside of a hybridized net the gradient is
----dense, and the rows that are not all 0 are updated. So are weights that are used elsewhere too, and all rows with LAMB, LARS
----and LBSGD, which need the norm of the whole weight. pg.autograd.grad does not reach a weight with sparse gradients.
+---step inside. Reading weight.grad makes the gradient dense, so that it can be clipped; the step then updates the rows that
+---are not all 0. The gradient is also dense where backward runs outside of a hybridized net, in pg.checkpoint, and with
+---weights that are used elsewhere too. LAMB, LARS and LBSGD, which need the norm of the whole weight, and optimizers with
+---lazy_update = false update all rows. pg.autograd.grad takes no weight with sparse gradients.
 ---@param input_dim any
 ---@param output_dim any
 ---@param options any
@@ -5609,7 +5610,7 @@ function pg.cross(x, y, dim) end
 ---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, ignore_index?: integer, reduction?: "none"|"mean"|"sum", label_smoothing?: number, index_base?: integer}): perigee.Tensor
 function pg.cross_entropy(x, target, weight, ignore_index, reduction, label_smoothing, index_base) end
 
-----log of the probability that the steps spell the labels, with each label repeated any number of times and any number of blanks between labels. Classes count from 1. log_probs that are not normalized are normalized: log_softmax does not change the loss. mean divides each loss by its number of labels first. Graves et al., Connectionist temporal classification, 2006.
+----log of the probability that the steps spell the labels, with each label repeated any number of times and any number of blanks between labels. Classes count from 1. log_probs come from log_softmax; the gradient is for such input, as PyTorch's. mean divides each loss by its number of labels first. Graves et al., Connectionist temporal classification, 2006.
 ---@param log_probs perigee.Tensor log-probabilities (steps, batch, classes), or (steps, classes)
 ---@param targets perigee.Tensor labels (batch, length), or the labels of all samples in a row
 ---@param input_lengths? perigee.Tensor steps of each sample; all without
@@ -7278,7 +7279,7 @@ function pg.rrelu(x, lower, upper, training) end
 ---@return perigee.Tensor out
 function pg.rsqrt(x) end
 
----softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps the products where it is true; a floating mask is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017. With enable_gqa, key and value may have fewer heads (dim -3) than query, a divisor of their number. Ainslie et al., GQA, 2023.
+---softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps the products where it is true; a floating mask is added. dropout_p acts in training. Vaswani et al., Attention is all you need, 2017. With enable_gqa, key and value may have fewer heads (dim -3) than query, a divisor of their number. Ainslie et al., GQA, 2023. Takes memory linear in the numbers of positions, except for the gradient of attn_mask (Dao, FlashAttention-2, 2023).
 ---@param query perigee.Tensor
 ---@param key perigee.Tensor
 ---@param value perigee.Tensor

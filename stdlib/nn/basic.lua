@@ -99,9 +99,10 @@ function Dropout:describe() return tostring(self.rate) end
 --- weight (input_dim, output_dim) by index. With sparse_grad the gradient consists of the rows that occur, and a Trainer
 --- updates these rows and their states only, as MXNet's lazy_update: the time depends on the number of rows and not on
 --- input_dim. Weight decay and momentum leave other rows alone. This holds eagerly and in pg.jit with record, backward and
---- step inside. weight.grad is then a dense copy. Where backward runs outside of a hybridized net the gradient is
---- dense, and the rows that are not all 0 are updated. So are weights that are used elsewhere too, and all rows with LAMB, LARS
---- and LBSGD, which need the norm of the whole weight. pg.autograd.grad does not reach a weight with sparse gradients.
+--- step inside. Reading weight.grad makes the gradient dense, so that it can be clipped; the step then updates the rows that
+--- are not all 0. The gradient is also dense where backward runs outside of a hybridized net, in pg.checkpoint, and with
+--- weights that are used elsewhere too. LAMB, LARS and LBSGD, which need the norm of the whole weight, and optimizers with
+--- lazy_update = false update all rows. pg.autograd.grad takes no weight with sparse gradients.
 --- Example: local layer = pg.nn.Embedding(10, 4)
 --- layer:initialize()
 --- return layer(pg.tensor({1, 5}, {dtype = "int64"})).shape

@@ -45,6 +45,9 @@ end
 
 local function read_group(op, i, given)
   if not is_group(given) then core.arg_error(op, "params[" .. i .. "]", "a group such as {params = net.body, wd = 0}", given) end
+  if rawget(given, "learning_rate") ~= nil and rawget(given, "lr_mult") ~= nil then
+    core.arg_error(op, "params[" .. i .. "]", "learning_rate or lr_mult, not both", given)
+  end
   local group = args.options(op, given, group_spec)
   for key, value in next, group do if key ~= "params" then args.number(op, key, value, 0) end end
   return group

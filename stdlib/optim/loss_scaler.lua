@@ -30,6 +30,7 @@ function LossScaler:init(trainer, options)
   if type(trainer) ~= "table" or rawget(trainer, "_entries") == nil or not rawget(trainer, "param_groups") then
     core.arg_error("LossScaler", "trainer", "a trainer made by pg.optim.Trainer", trainer)
   end
+  if trainer.loss_scaler then core.fail("LossScaler", "the trainer has a loss scaler already: use trainer.loss_scaler") end
   local o = args.options("LossScaler", options, spec)
   args.number("LossScaler", "max_scale", o.max_scale, least_scale)
   args.number("LossScaler", "init_scale", o.init_scale, least_scale, o.max_scale)
@@ -78,7 +79,7 @@ function LossScaler:unscale()
     local p = entry.tensor
     local request, fresh = core.grad_state(p)
     if sparse.is(p) then sparse.scale(p, divided) end
-    if fresh and request ~= "null" then sparse.own_grad(p):copy_(divided(sparse.own_grad(p))) end
+    if (fresh or sparse.is(p) and sparse.is_dense(p)) and request ~= "null" then sparse.own_grad(p):copy_(divided(sparse.own_grad(p))) end
   end
   self._unscaled = true
 end

@@ -1,6 +1,7 @@
 -- The learning rate, decay and count of each parameter in a step: numbers, or in a traced step, or with a loss scaler, a
 -- tensor of them.
 local core = ...
+local args = core.require("support.args")
 local multi_precision = core.require("optim.multi_precision")
 local Optimizer = core.require("optim.optimizer").Optimizer
 local run_hooks = core.require("hybrid.run_hooks")
@@ -13,11 +14,27 @@ local function condense(list, n)
   return list[1]
 end
 
+local group_fields = {params = true, learning_rate = true, lr_mult = true, wd = true, wd_mult = true}
+
+-- Checks what a script has set in the groups of a trainer.
+local function check_groups(groups)
+  for i, group in ipairs(groups) do
+    for key, value in next, group do
+      if not group_fields[key] or key == "learning_rate" then
+        core.fail("Trainer", "param_groups[%d].%s: a group has the fields lr_mult, wd and wd_mult (lr_mult is a multiple of the trainer's learning rate)",
+                  i, tostring(key))
+      end
+      if key ~= "params" then args.number("Trainer", ("param_groups[%d].%s"):format(i, key), value, 0) end
+    end
+  end
+end
+
 --- rates.set(trainer, group, lr, ahead) sets lr, wd and t of the group. ahead: the number of earlier steps in the same trace
 --- that update the parameters, or a list with one number per parameter.
 function rates.set(self, group, lr, ahead)
   local optimizer, lrs, wds, counts = self.optimizer, self._lrs, self._wds, self._counts
   local differ = type(ahead) == "table"
+  check_groups(self.param_groups)
   for i, entry in ipairs(group.entries) do
     local own, wd, fields = lr, optimizer.wd, entry.fields
     local of = entry.group

@@ -423,6 +423,8 @@ return {
   T_max max_steps total_steps: max_update
   epochs num_epochs: max_update = schedulers count updates: max_update = epochs * loader:len()
   warmup: warmup_steps
+  max_lr: base_lr
+  total_steps: max_update
   max_iter maxiter max_steps: max_iterations
   requires_grad: grad_req = write grad_req = "null" to freeze a parameter
   requires_grad: dtype = call attach_grad() on the result

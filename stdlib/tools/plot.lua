@@ -35,7 +35,7 @@ local dots = {[0] = {[0] = 0x01, 0x02, 0x04, 0x40}, {[0] = 0x08, 0x10, 0x20, 0x8
 -- Each row of `series` is drawn as one line over its index.
 local function line_text(series, low, high)
   local width, height, cells = columns * 2, lines * 4, {}
-  local span = high > low and high - low or 1
+  local span = high > low and high / 2 - low / 2 or 1  -- halves do not overflow
   local function set(px, py)
     local cell = floor(py / 4) * columns + floor(px / 2)
     cells[cell] = bit.bor(cells[cell] or 0, dots[px % 2][py % 4])
@@ -45,7 +45,7 @@ local function line_text(series, low, high)
     for i, v in ipairs(list) do
       if v == v and v > -math.huge and v < math.huge then
         local px = #list > 1 and (i - 1) / (#list - 1) * (width - 1) or 0
-        local py = (high - v) / span * (height - 1)
+        local py = (high / 2 - v / 2) / span * (height - 1)
         local steps = last_x and max(1, floor(max(px - last_x, math.abs(py - last_y)) + 0.5)) or 1
         for step = last_x and 1 or steps, steps do
           local part = step / steps
@@ -90,11 +90,12 @@ local eighths = {[0] = "", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
 local function draw_hist(x)
   local list, low, high = numbers(x)
   local bins, counts, most = min(20, max(1, #list)), {}, 1
-  local step = (high > low and high - low or 1) / bins
+  local span = high > low and high / 2 - low / 2 or 0.5  -- halves do not overflow
+  local function edge(i) return low + span * (i / bins) + span * (i / bins) end
   for i = 1, bins do counts[i] = 0 end
   for _, v in ipairs(list) do
     if v >= low and v <= high then
-      local i = min(bins, floor((v - low) / step) + 1)
+      local i = min(bins, floor((v / 2 - low / 2) / span * bins) + 1)
       counts[i] = counts[i] + 1
       most = max(most, counts[i])
     end
@@ -102,9 +103,9 @@ local function draw_hist(x)
   local out = {}
   for i = 1, bins do
     local length = floor(counts[i] / most * (columns - 20) * 8 + 0.5)
-    out[i] = ("%10s %s%s %d"):format(label(low + (i - 1) * step), ("█"):rep(floor(length / 8)), eighths[length % 8], counts[i])
+    out[i] = ("%10s %s%s %d"):format(label(edge(i - 1)), ("█"):rep(floor(length / 8)), eighths[length % 8], counts[i])
   end
-  out[#out + 1] = ("%10s"):format(label(low + bins * step))
+  out[#out + 1] = ("%10s"):format(label(edge(bins)))
   return concat(out, "\n")
 end
 
@@ -283,8 +284,9 @@ end
 --- plot.text(x[, kind]) -> the drawing of a tensor (or of a list of numbers) as text. kind is "line", "hist", "heat" or
 --- "image"; without it 1 dim is drawn as a line, 2 dims as a heat map and 3 dims as an image.
 function plot.text(x, kind)
-  if type(x) == "table" and type(x[1]) == "number" then x = pg.tensor(x, {dtype = "float64"}) end
-  if not pg.is_tensor(x) then fail("expected a tensor, got %s", core.describe(x)) end
+  if type(x) == "table" and not pg.is_tensor(x) then x = pg.tensor(x, {dtype = "float64"}) end
+  if not pg.is_tensor(x) then fail("expected a tensor or a list of numbers, got %s", core.describe(x)) end
+  if kind ~= nil and not plot.kinds[kind] then fail('expected "line", "hist", "heat" or "image" as kind, got %s', core.describe(kind)) end
   if x:numel() == 0 then fail("the tensor is empty") end
   if #x.shape == 0 then x = x:reshape{1} end
   return plot.kinds[kind or kind_of(x.shape)](x)

@@ -135,19 +135,32 @@ void infer_attention_rows(Infer& c) {
   const int64_t length = c.shape(0)[c.rank(0) - 2];
   c.output(c.dtype(0), rows_shape(c, length, c.shape(2).back()));
   c.output(c.dtype(0), rows_shape(c, length, -1));
+  c.output(c.dtype(0), rows_shape(c, length, -1));
+}
+
+// The largest score of each query: (..., L, 1). It is a constant for gradients: weights do not depend on it.
+Var top_of(const Var& scores) {
+  const AttrList last = {{"dim", Ints{-1}}, {"keepdim", true}};
+  return call<"detach">(scores.shape().back() == 0 ? call<"sum">(scores, last) : call<"amax">(scores, last));
 }
 
 std::vector<Var> decompose_attention_rows(Rule& c) {
   const Attention a = inputs_of(c, 3);
-  const Var scores = scores_of(a);
-  if (!a.mask.defined()) {
-    const Var lse = call<"logsumexp">(scores, {{"dim", Ints{-1}}});
-    return {attend_by_scores(c, a), lse};
+  Var scores = scores_of(a), top = top_of(scores), hidden;
+  if (a.mask.defined()) {
+    hidden = hidden_rows(scores);
+    scores = call<"where">(hidden, Var(0.0), scores);
+    top = call<"where">(hidden, Var(0.0), top);
   }
-  const Var hidden = hidden_rows(scores);
-  const Var lse = call<"logsumexp">(call<"where">(hidden, Var(0.0), scores), {{"dim", Ints{-1}}});
-  const Var none(std::numeric_limits<double>::infinity());
-  return {attend_by_scores(c, a), call<"where">(call<"squeeze">(hidden, {{"dim", Ints{-1}}}), none, lse)};
+  Var log_sum = call<"logsumexp">(scores - top, {{"dim", Ints{-1}}, {"keepdim", true}});
+  if (hidden.defined()) log_sum = call<"where">(hidden, Var(std::numeric_limits<double>::infinity()), log_sum);
+  const auto flat = [](const Var& v) { return call<"squeeze">(v, {{"dim", Ints{-1}}}); };
+  return {attend_by_scores(c, a), flat(top), flat(log_sum)};
+}
+
+// The weights before dropout, from the normalizers.
+Var weights_of(const Attention& a, const Var& top, const Var& log_sum) {
+  return call<"exp">(scores_of(a) - insert_last(top) - insert_last(log_sum));
 }
 
 // The gradients of scores, from the weights before dropout, the cotangent dy and delta = sum(dy out).
@@ -157,38 +170,38 @@ Var score_grads(const Rule& c, const Attention& a, const Var& weights, const Var
 
 void vjp_attention_rows(Vjp& c) {
   const Attention a = inputs_of(c, 3);
-  const Var lse = c.out(1), dy = c.dy(0);
+  const Var top = c.out(1), log_sum = c.out(2), dy = c.dy(0);
   Var delta = call<"sum">(dy * c.out(0), {{"dim", Ints{-1}}});
-  if (c.has_dy(1)) delta = delta - c.dy(1);
+  if (c.has_dy(2)) delta = delta - c.dy(2);
   if (c.needs(0) || c.needs(1) || c.needs(2)) {
-    const std::vector<Var> grads = call_all<"attention_grads">({a.query, a.key, a.value, lse, delta, dy, a.mask},
-                                                               {{"is_causal", c.raw("is_causal")},
-                                                                {"scale", c.raw("scale")},
-                                                                {"dropout_p", c.raw("dropout_p")},
-                                                                {"generator", c.raw("generator")}});
+    const std::vector<Var> grads = call_all<"attention_grads">(
+        {a.query, a.key, a.value, top, log_sum, delta, dy, a.mask}, {{"is_causal", c.raw("is_causal")},
+                                                                     {"scale", c.raw("scale")},
+                                                                     {"dropout_p", c.raw("dropout_p")},
+                                                                     {"generator", c.raw("generator")}});
     for (size_t i = 0; i < 3; ++i)
       if (c.needs(i)) c.set(i, grads[i]);
   }
   if (c.has(3) && c.needs(3))  // all scores: as many as the mask of a single head has
-    c.set(3, score_grads(c, a, call<"exp">(scores_of(a) - insert_last(lse)), dy, delta));
+    c.set(3, score_grads(c, a, weights_of(a, top, log_sum), dy, delta));
 }
 
 void infer_attention_grads(Infer& c) {
   infer_rows(c);
   const int64_t length = c.shape(0)[c.rank(0) - 2], positions = c.shape(1)[c.rank(1) - 2];
   const Dims row = rows_shape(c, length, -1), full = rows_shape(c, length, c.shape(2).back());
-  for (size_t i = 3; i < 6; ++i)
-    if (c.dtype(i) != c.dtype(0) || !(c.shape(i) == (i == 5 ? full : row)))
-      c.bad_input(i, fmt::format("{} {}", name_of(c.dtype(0)), to_string(i == 5 ? full : row)));
+  for (size_t i = 3; i < 7; ++i)
+    if (c.dtype(i) != c.dtype(0) || !(c.shape(i) == (i == 6 ? full : row)))
+      c.bad_input(i, fmt::format("{} {}", name_of(c.dtype(0)), to_string(i == 6 ? full : row)));
   c.output(c.dtype(0), rows_shape(c, length, c.shape(0).back()));
   c.output(c.dtype(0), rows_shape(c, positions, c.shape(1).back()));
   c.output(c.dtype(0), rows_shape(c, positions, c.shape(2).back()));
 }
 
 std::vector<Var> decompose_attention_grads(Rule& c) {
-  const Attention a = inputs_of(c, 6);
-  const Var dy = c.in(5), weights = call<"exp">(scores_of(a) - insert_last(c.in(3)));
-  const Var grads = score_grads(c, a, weights, dy, c.in(4));
+  const Attention a = inputs_of(c, 7);
+  const Var dy = c.in(6), weights = weights_of(a, c.in(3), c.in(4));
+  const Var grads = score_grads(c, a, weights, dy, c.in(5));
   return {call<"matmul">(grads, a.key) * Var(a.scale), call<"matmul">(matrix_transpose(grads), a.query * Var(a.scale)),
           call<"matmul">(matrix_transpose(dropped(c, weights)), dy)};
 }
@@ -250,12 +263,13 @@ void add_attention_op(Registry& r) {
   const InputDef mask{"attn_mask", kAnyDType, Arity::kOptional};
   const OpDef rows[] = {
       {.name = "attention_rows",
-       .doc = "scaled_dot_product_attention of one dtype without options; also the logarithm of the sum of e^score of "
-              "each query, which is inf where attn_mask hides all keys.",
+       .doc =
+           "scaled_dot_product_attention of one dtype without options; also the largest score of each query, and the "
+           "logarithm of the sum of e^(score - top), which are 0 and inf where attn_mask hides all keys.",
        .example = "return 0",
        .inputs = {query, key, value, mask},
        .attrs = attrs,
-       .outputs = {"out", "lse"},
+       .outputs = {"out", "top", "log_sum"},
        .infer = infer_attention_rows,
        .vjp_all = vjp_attention_rows,
        .decompose = decompose_attention_rows,
@@ -263,10 +277,10 @@ void add_attention_op(Registry& r) {
        .multiply_adds = [](std::span<const View> in,
                            std::span<const View> out) { return score_work(in, out[1], 1, 1); }},
       {.name = "attention_grads",
-       .doc =
-           "The gradients of attention_rows for query, key and value; delta is sum(dy out) less the cotangent of lse.",
+       .doc = "The gradients of attention_rows for query, key and value; delta is sum(dy out) less the cotangent of "
+              "log_sum.",
        .example = "return 0",
-       .inputs = {query, key, value, {"lse", kReal}, {"delta", kReal}, {"dy", kReal}, mask},
+       .inputs = {query, key, value, {"top", kReal}, {"log_sum", kReal}, {"delta", kReal}, {"dy", kReal}, mask},
        .attrs = attrs,
        .outputs = {"dquery", "dkey", "dvalue"},
        .infer = infer_attention_grads,
@@ -278,7 +292,8 @@ void add_attention_op(Registry& r) {
            "softmax(query keyᵀ scale + mask) value over the last two dims (positions, features). A bool mask keeps "
            "the products where it is true; a floating mask is added. dropout_p acts in training. Vaswani et al., "
            "Attention is all you need, 2017. With enable_gqa, key and value may have fewer heads (dim -3) than query, "
-           "a divisor of their number. Ainslie et al., GQA, 2023.",
+           "a divisor of their number. Ainslie et al., GQA, 2023. Takes memory linear in the numbers of positions, "
+           "except for the gradient of attn_mask (Dao, FlashAttention-2, 2023).",
        .example = "local q = pg.ones(2, 3, 4) return pg.scaled_dot_product_attention(q, q, q, {is_causal = true})",
        .inputs =
            {{"query", kFloating}, {"key", kFloating}, {"value", kFloating}, {"attn_mask", kAnyDType, Arity::kOptional}},

@@ -122,9 +122,9 @@ void add_ctc_loss(Registry& r) {
       {.name = "ctc_loss",
        .doc =
            "-log of the probability that the steps spell the labels, with each label repeated any number of times and "
-           "any number of blanks between labels. Classes count from 1. log_probs that are not normalized are "
-           "normalized: log_softmax does not change the loss. mean divides each loss by its number of labels first. "
-           "Graves et al., Connectionist temporal classification, 2006.",
+           "any number of blanks between labels. Classes count from 1. log_probs come from log_softmax; the gradient "
+           "is for such input, as PyTorch's. mean divides each loss by its number of labels first. Graves et al., "
+           "Connectionist temporal classification, 2006.",
        .example = kExample,
        .inputs = ctc_inputs(),
        .attrs = {kBlank, kHow, kZeroInfinity},

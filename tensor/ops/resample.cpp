@@ -79,7 +79,7 @@ std::vector<Var> decompose_interpolate(Rule& c) {
     double covered = step(c, d, in, size[d], corners);
     // As in PyTorch, whatever the factor that leads to this size.
     if (mode == "nearest" && (size[d] == in || size[d] == 2 * in)) covered = double(in) / double(size[d]);
-    if (in == size[d] && covered == 1) continue;
+    if (in == size[d] && (covered == 1 || linear)) continue;
     x = call<"resample">(x, {{"dim", user_dim(d + 2)}, {"size", size[d]}, {"step", covered}, {"kind", kind}});
   }
   return {x};

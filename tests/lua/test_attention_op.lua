@@ -58,6 +58,16 @@ t.test("sums of blocks with scores of very different sizes", function()
   compare({q, k, v}, {attn_mask = pg.where(steps:lt(3), 0, -math.huge)}, close)
 end)
 
+t.test("large negative terms of a mask hide keys, or shift all scores of a query", function()
+  local q, k, v = random(3, 4), random(65, 4), random(65, 2)
+  local mask = pg.zeros({3, 65}, {dtype = "float64"})
+  mask[1] = -1e30
+  mask[{2, {1, 40}}] = -1e9
+  compare({q, k, v}, {attn_mask = mask}, {rtol = 1e-6, atol = 1e-6})
+  compare({q:float(), k:float(), v:float()}, {attn_mask = mask:float()}, near)
+  compare({q:float(), k:float(), v:float()}, {attn_mask = pg.full({1, 65}, -1e9)}, near)
+end)
+
 t.test("heads as views of rows of heads", function()
   local x = random(2, 7, 3, 4)
   local heads = x:transpose(2, 3)

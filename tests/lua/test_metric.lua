@@ -181,3 +181,10 @@ t.test("local and global values", function()
   _, all = composite:get_global()
   for _, value in ipairs(all) do t.check(value ~= value) end
 end)
+
+t.test("PCC refuses what is no class", function()
+  local pcc = pg.metric.PCC()
+  t.error_contains(function() pcc:update(pg.tensor{1, 1e5}, pg.tensor{1, 2}) end, "expected classes up to 4096, got 100000")
+  t.error_contains(function() pcc:update(pg.tensor{0 / 0, 1}, pg.tensor{1, 2}) end, "expected classes up to 4096")
+  t.error_contains(function() pcc:update(pg.tensor{1, 1, 2}, pg.tensor{1, 2}) end, "expected 3 predictions like labels, got 2")
+end)

@@ -238,3 +238,13 @@ t.test("run names what is wrong in one line", function()
   wrong("--input 'PLACE/x.npy'", "PLACE/net.json: there is no .safetensors file with '1.weight' beside it")
   fails("run no/such", "cannot open 'no/such': No such file or directory (nor is there 'no/such.json')")
 end)
+
+t.test("pg.utils.plot draws what it can and names what it cannot", function()
+  for _, x in ipairs{{1, 2}, {1e308, -1e308}, {5}, {1, 0 / 0, 2}, {{1, 2}, {3, 4}}} do
+    for _, kind in ipairs{"line", "hist"} do t.check(not pg.utils.plot(x, kind):find("nan")) end
+  end
+  t.error_contains(function() pg.utils.plot({1, 2}, "foo") end, 'plot: expected "line", "hist", "heat" or "image" as kind, got "foo"')
+  t.error_contains(function() pg.utils.plot({}) end, "plot: the tensor is empty")
+  t.error_contains(function() pg.utils.plot("x") end, "plot: expected a tensor or a list of numbers, got \"x\"")
+  t.error_contains(function() pg.utils.plot({0 / 0}) end, "plot: no finite element")
+end)

@@ -116,3 +116,8 @@ t.test("DeformableConvolution", function()
     return net(pg.ones(1, 3, 4, 4))
   end, "DeformableConvolution", "in_channels")
 end)
+
+t.test("interpolate copies a dim that keeps its size", function()
+  local x = pg.tensor{{{1, 2, 4}}}
+  t.equal(pg.interpolate(x, {scale_factor = {1.3}, mode = "linear"}), x)
+end)

@@ -76,14 +76,14 @@ return function(pg, f)
       {args = {f{3, 4}, f{5, 4}, f{5, 2}, f{3, 5}}, attrs = {scale = 0.3}},
     },
     _attention_rows = {
-      {args = {f{2, 3, 4}, f{2, 5, 4}, f{2, 5, 2}}}, {args = {f{3, 4}, f{3, 4}, f{3, 2}}, attrs = {is_causal = true, scale = 0.5}},
-      {args = {f{2, 1, 3, 4}, f{3, 5, 4}, f{1, 5, 2}, f{3, 5}}}, {args = {f{2, 3, 2}, f{2, 4, 2}, f{2, 4, 3}, seen}},
+      {args = {f{2, 3, 4}, f{2, 5, 4}, f{2, 5, 2}}, outputs = 1}, {args = {f{3, 4}, f{3, 4}, f{3, 2}}, attrs = {is_causal = true, scale = 0.5}, outputs = 1},
+      {args = {f{2, 1, 3, 4}, f{3, 5, 4}, f{1, 5, 2}, f{3, 5}}, outputs = 1}, {args = {f{2, 3, 2}, f{2, 4, 2}, f{2, 4, 3}, seen}, outputs = 1},
     },
     _attention_grads = {
-      {args = {f{2, 3, 4}, f{2, 5, 4}, f{2, 5, 2}, f({2, 3}, 2, 3), f{2, 3}, f{2, 3, 2}}},
-      {args = {f{3, 4}, f{3, 4}, f{3, 2}, f({3}, 2, 3), f{3}, f{3, 2}}, attrs = {is_causal = true, scale = 0.5}},
-      {args = {f{2, 1, 3, 4}, f{3, 5, 4}, f{1, 5, 2}, f({2, 3, 3}, 2, 3), f{2, 3, 3}, f{2, 3, 3, 2}, f{3, 5}}},
-      {args = {f{3, 2}, f{4, 2}, f{4, 3}, f({3}, 2, 3), f{3}, f{3, 3}, seen}},
+      {args = {f{2, 3, 4}, f{2, 5, 4}, f{2, 5, 2}, f{2, 3}, f({2, 3}, 2, 3), f{2, 3}, f{2, 3, 2}}},
+      {args = {f{3, 4}, f{3, 4}, f{3, 2}, f{3}, f({3}, 2, 3), f{3}, f{3, 2}}, attrs = {is_causal = true, scale = 0.5}},
+      {args = {f{2, 1, 3, 4}, f{3, 5, 4}, f{1, 5, 2}, f{2, 3, 3}, f({2, 3, 3}, 2, 3), f{2, 3, 3}, f{2, 3, 3, 2}, f{3, 5}}},
+      {args = {f{3, 2}, f{4, 2}, f{4, 3}, f{3}, f({3}, 2, 3), f{3}, f{3, 3}, seen}},
     },
     conv1d = {
       {args = {f{2, 2, 5}, f{3, 2, 3}, f{3}}}, {args = {f{1, 2, 7}, f{4, 1, 2}}, attrs = {stride = 2, padding = 1, dilation = 2, groups = 2}},

@@ -63,7 +63,7 @@ void multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const
 }  // namespace
 
 template <class T>
-void attend(const Head<T>& h, int64_t first, int64_t count, T* out, T* lse) {
+void attend(const Head<T>& h, int64_t first, int64_t count, T* out, const Normalizers<T>& normalizers) {
   const auto loops = attention_loops(T());
   T* scaled = scratch<T>(ScratchSlot::kGrad, count * (h.width + kStepKeys + h.value_width));
   T *scores = scaled + count * h.width, *part = scores + count * kStepKeys;
@@ -92,14 +92,15 @@ void attend(const Head<T>& h, int64_t first, int64_t count, T* out, T* lse) {
   for (int64_t i = 0; i < count; ++i) {
     const bool hidden = rows[i].sum == 0;
     T* row = out + i * h.value_width;
-    lse[i] = hidden ? kInfinity<T> : rows[i].top + std::log(rows[i].sum);
+    normalizers.top[i] = hidden ? T(0) : rows[i].top;
+    normalizers.log_sum[i] = hidden ? kInfinity<T> : std::log(rows[i].sum);
     loops.scale(row, row, h.value_width, hidden ? T(0) : 1 / rows[i].sum);
   }
 }
 
 template <class T>
-void attend_backward(const Head<T>& h, const Matrix<T>& dy, const T* lse, const T* delta, int64_t first, int64_t end,
-                     T* dq, T* dk, T* dv) {
+void attend_backward(const Head<T>& h, const Matrix<T>& dy, const Normalizers<const T>& normalizers, const T* delta,
+                     int64_t first, int64_t end, T* dq, T* dk, T* dv) {
   const auto loops = attention_loops(T());
   T* scaled = scratch<T>(ScratchSlot::kGrad, h.queries * h.width + 2 * kQueryBlock * kKeyBlock);
   T *weights = scaled + h.queries * h.width, *grads = weights + kQueryBlock * kKeyBlock;
@@ -117,7 +118,7 @@ void attend_backward(const Head<T>& h, const Matrix<T>& dy, const T* lse, const 
         T *p = weights + i * n, *g = grads + i * n;
         const int64_t seen = visible(h, q + i, key, n);
         apply_mask(h.mask, q + i, key, seen, p);
-        loops.weights(p, seen, lse[q + i]);
+        loops.weights(p, seen, normalizers.top[q + i], normalizers.log_sum[q + i]);
         drop_weights(h, q + i, key, seen, g);
         loops.score_grads(p, g, seen, delta[q + i]);
         drop_weights(h, q + i, key, seen, p);
@@ -131,9 +132,10 @@ void attend_backward(const Head<T>& h, const Matrix<T>& dy, const T* lse, const 
   }
 }
 
-#define PG_ATTENTION(T)                                              \
-  template void attend<T>(const Head<T>&, int64_t, int64_t, T*, T*); \
-  template void attend_backward<T>(const Head<T>&, const Matrix<T>&, const T*, const T*, int64_t, int64_t, T*, T*, T*);
+#define PG_ATTENTION(T)                                                                                              \
+  template void attend<T>(const Head<T>&, int64_t, int64_t, T*, const Normalizers<T>&);                              \
+  template void attend_backward<T>(const Head<T>&, const Matrix<T>&, const Normalizers<const T>&, const T*, int64_t, \
+                                   int64_t, T*, T*, T*);
 PG_ATTENTION(float)
 PG_ATTENTION(double)
 #undef PG_ATTENTION

@@ -42,15 +42,22 @@ struct Head {
 // Queries of a call of attend, and keys of one step of attend_backward.
 constexpr int64_t kQueryBlock = 128, kKeyBlock = 128;
 
-// Writes dropped(softmax(scale query key^T + mask)) value, `count` <= kQueryBlock dense rows from query `first` on, and
-// the logarithm of the sum of e^score of each. A row that the mask hides is 0, and its logarithm inf.
+// The largest score of each query, and the logarithm of the sum of e^(score - top): weights are e^(score - top -
+// log_sum). Where a mask hides all keys they are 0 and inf.
 template <class T>
-void attend(const Head<T>& head, int64_t first, int64_t count, T* out, T* lse);
+struct Normalizers {
+  T *top, *log_sum;
+};
 
-// Adds to the gradients dq of all queries, and dk and dv of keys [first, end), which are dense. `lse` is of attend;
-// `delta` is sum(dy out) of each query, less the cotangent of lse.
+// Writes dropped(softmax(scale query key^T + mask)) value, `count` <= kQueryBlock dense rows from query `first` on, and
+// their normalizers. A row that the mask hides is 0.
 template <class T>
-void attend_backward(const Head<T>& head, const Matrix<T>& dy, const T* lse, const T* delta, int64_t first, int64_t end,
-                     T* dq, T* dk, T* dv);
+void attend(const Head<T>& head, int64_t first, int64_t count, T* out, const Normalizers<T>& normalizers);
+
+// Adds to the gradients dq of all queries, and dk and dv of keys [first, end), which are dense. `delta` is sum(dy out)
+// of each query, less the cotangent of log_sum.
+template <class T>
+void attend_backward(const Head<T>& head, const Matrix<T>& dy, const Normalizers<const T>& normalizers, const T* delta,
+                     int64_t first, int64_t end, T* dq, T* dk, T* dv);
 
 }  // namespace pg::cpu

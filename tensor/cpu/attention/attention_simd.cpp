@@ -85,14 +85,15 @@ T weigh(T* scores, int64_t n, bool may_hide, RunningSum<T>& row) {
   return factor;
 }
 
+// The two are not added up: beside a large top a logarithm would be rounded away.
 template <class T>
-void weights(T* scores, int64_t n, T lse) {
+void weights(T* scores, int64_t n, T top, T log_sum) {
   if constexpr (sizeof(T) == 4) {
     const Lanes<T> d;
-    const auto s = hn::Set(d, lse);
-    map_row(scores, scores, n, [&](auto v) HWY_ATTR { return vexp(d, hn::Sub(v, s)); });
+    const auto t = hn::Set(d, top), l = hn::Set(d, log_sum);
+    map_row(scores, scores, n, [&](auto v) HWY_ATTR { return vexp(d, hn::Sub(hn::Sub(v, t), l)); });
   } else {
-    exp_row(scores, n, lse);
+    for (int64_t i = 0; i < n; ++i) scores[i] = std::exp((scores[i] - top) - log_sum);
   }
 }
 

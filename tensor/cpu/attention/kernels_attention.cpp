@@ -138,7 +138,7 @@ struct Heads {
 template <class T>
 void attention_forward(const KernelArgs& a) {
   const Heads<T> heads(a, a.in[3]);
-  T *out = a.out[0].as<T>(), *lse = a.out[1].as<T>();
+  T *out = a.out[0].as<T>(), *top = a.out[1].as<T>(), *log_sum = a.out[2].as<T>();
   const int64_t queries = heads.query.rows(), width = heads.value.columns();
   const int64_t blocks = (queries + cpu::kQueryBlock - 1) / cpu::kQueryBlock;
   const int64_t grain = std::max<int64_t>(1, kMacsPerTask * blocks / std::max<int64_t>(heads.macs(), 1));
@@ -146,7 +146,7 @@ void attention_forward(const KernelArgs& a) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t head = i / blocks, first = i % blocks * cpu::kQueryBlock;
       const int64_t at = head * queries + first, count = std::min(cpu::kQueryBlock, queries - first);
-      cpu::attend(heads.at(head), first, count, out + at * width, lse + at);
+      cpu::attend(heads.at(head), first, count, out + at * width, cpu::Normalizers<T>{top + at, log_sum + at});
     }
   });
 }
@@ -163,9 +163,9 @@ void sum_shares(int64_t size, int64_t shares, const T* further, T scale, T* dq) 
 
 template <class T>
 void attention_backward(const KernelArgs& a) {
-  const Heads<T> heads(a, a.in[6]);
-  const Elements<T> lse(a.in[3]), delta(a.in[4]);
-  const Matrices<T> dy(a.in[5], heads.batch);
+  const Heads<T> heads(a, a.in[7]);
+  const Elements<T> top(a.in[3]), log_sum(a.in[4]), delta(a.in[5]);
+  const Matrices<T> dy(a.in[6], heads.batch);
   const int64_t queries = heads.query.rows(), keys = heads.key.rows();
   const int64_t width = heads.query.columns(), value_width = heads.value.columns();
   T* grads[3];
@@ -184,9 +184,9 @@ void attention_backward(const KernelArgs& a) {
       const int64_t first = blocks * share / shares * cpu::kKeyBlock;
       const int64_t last = std::min(keys, blocks * (share + 1) / shares * cpu::kKeyBlock);
       T* dq = share == 0 ? grads[0] + head * size : further.data() + (head * (shares - 1) + share - 1) * size;
-      cpu::attend_backward(heads.at(head), dy.at(head), lse.data() + head * queries, delta.data() + head * queries,
-                           first, last, dq, grads[1] + (head * keys + first) * width,
-                           grads[2] + (head * keys + first) * value_width);
+      const cpu::Normalizers<const T> normalizers{top.data() + head * queries, log_sum.data() + head * queries};
+      cpu::attend_backward(heads.at(head), dy.at(head), normalizers, delta.data() + head * queries, first, last, dq,
+                           grads[1] + (head * keys + first) * width, grads[2] + (head * keys + first) * value_width);
     }
   });
   parallel_for(heads.count(), kMacsPerTask / std::max<int64_t>(size * shares, 1) + 1, [&](int64_t begin, int64_t end) {
