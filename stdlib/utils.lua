@@ -77,7 +77,12 @@ end
 --- pg.utils.plot(x[, kind]) -> the drawing of a tensor or a list of numbers as text for a terminal: "line" (also of the
 --- rows of a matrix), "hist", "heat" or "image". Without kind 1 dim is a line, 2 dims are a heat map and 3 dims an image.
 --- Example: return #pg.utils.plot({1, 0.5, 0.3, 0.2}) > 0
-function utils.plot(x, kind) return core.require("tools.plot").text(x, kind) end
+function utils.plot(x, kind)
+  local ok, text = pcall(core.require("tools.plot").text, x, kind)
+  if ok then return text end
+  if type(text) ~= "string" or not text:find("^plot: ") then error(text, 0) end
+  core.fail("plot", "%s", (text:gsub("^plot: ", "")))
+end
 
 local function is_terminal()
   if core.is_terminal then return core.is_terminal(2) end
