@@ -4,6 +4,8 @@ local json = require "tests.json"
 local pg = require "perigee"
 local optim = pg.optim
 
+t.skip_in("gcstress", "trajectories do not depend on collections")
+
 -- References: step(w, g, s, o, n) changes the list w at update n; g is the raw gradient, s the state, o the options.
 local function clip(x, bound) return bound and math.max(-bound, math.min(bound, x)) or x end
 local function sign(x) return x > 0 and 1 or x < 0 and -1 or 0 end
