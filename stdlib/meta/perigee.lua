@@ -3829,7 +3829,7 @@ function linalg.solve(a, b) end
 ---@overload fun(a: perigee.Tensor, b: perigee.Tensor, upper: boolean, options: {left?: boolean, transpose?: boolean, unitriangular?: boolean}): perigee.Tensor
 function linalg.solve_triangular(a, b, upper, left, transpose, unitriangular) end
 
----a = u diag(s) vh with orthonormal columns in u and rows in vh, and s in descending order. The largest element of each column of u, by absolute value, is positive. NaN or inf in a matrix gives NaN. The gradient of u and vh needs distinct singular values, and s > 0 where a is not square; that of s alone does not.
+---a = u diag(s) vh with orthonormal columns in u and rows in vh, and s in descending order. The largest element of each column of u, by absolute value, is positive. NaN or inf in a matrix gives NaN. The gradient of u and vh needs distinct singular values, and s > 0 where a is not square; that of s does not.
 ---@param a perigee.Tensor
 ---@param full_matrices? boolean square u and vh, not only the first min(rows, columns)
 ---@return perigee.Tensor u
@@ -4223,7 +4223,7 @@ function nn.ELU(alpha) end
 ---nn.Embedding(input_dim, output_dim, {dtype=, weight_initializer=, index_base = 1, sparse_grad = false}): looks up rows of
 ---weight (input_dim, output_dim) by index. With sparse_grad the gradient consists of the rows that occur, and a Trainer
 ---updates these rows and their states only, as MXNet's lazy_update: the time depends on the number of rows and not on
----input_dim. Weight decay and momentum leave other rows alone. This holds eagerly and in pg.jit with record, backward and
+---input_dim. Weight decay and momentum do not change other rows. This holds eagerly and in pg.jit with record, backward and
 ---step inside. Reading weight.grad makes the gradient dense, so that it can be clipped; the step then updates the rows that
 ---are not all 0. The gradient is also dense where backward runs outside of a hybridized net, in pg.checkpoint, and with
 ---weights that are used elsewhere too. LAMB, LARS and LBSGD, which need the norm of the whole weight, and optimizers with

@@ -98,7 +98,7 @@ function Dropout:describe() return tostring(self.rate) end
 --- nn.Embedding(input_dim, output_dim, {dtype=, weight_initializer=, index_base = 1, sparse_grad = false}): looks up rows of
 --- weight (input_dim, output_dim) by index. With sparse_grad the gradient consists of the rows that occur, and a Trainer
 --- updates these rows and their states only, as MXNet's lazy_update: the time depends on the number of rows and not on
---- input_dim. Weight decay and momentum leave other rows alone. This holds eagerly and in pg.jit with record, backward and
+--- input_dim. Weight decay and momentum do not change other rows. This holds eagerly and in pg.jit with record, backward and
 --- step inside. Reading weight.grad makes the gradient dense, so that it can be clipped; the step then updates the rows that
 --- are not all 0. The gradient is also dense where backward runs outside of a hybridized net, in pg.checkpoint, and with
 --- weights that are used elsewhere too. LAMB, LARS and LBSGD, which need the norm of the whole weight, and optimizers with

@@ -176,7 +176,7 @@ std::vector<OpDef> factor_rows() {
        .doc = "a = u diag(s) vh with orthonormal columns in u and rows in vh, and s in descending order. The largest "
               "element of each column of u, by absolute value, is positive. NaN or inf in a matrix gives NaN. The "
               "gradient of u and vh needs distinct singular values, and s > 0 where a is not "
-              "square; that of s alone does not.",
+              "square; that of s does not.",
        .example = "local u, s, vh = pg.linalg.svd(pg.tensor({{3, 0}, {0, -4}}))  -- linalg_svd\nreturn s",
        .inputs = {{"a", kReal}},
        .attrs = {{"full_matrices", AttrKind::kBool, false, "square u and vh, not only the first min(rows, columns)"}},

@@ -155,7 +155,8 @@ std::vector<OpDef> solve_rows() {
        .vjp_uses = "a out",
        .traits = kFunctionOnly | kTotal},
       {.name = "linalg_cholesky_solve",
-       .doc = "x with a x = b for a = l lᵀ, where l is the result of pg.linalg.cholesky(a); for a = lᵀ l if `upper`.",
+       .doc = "x with a x = b for a = l lᵀ, where l is the result of pg.linalg.cholesky(a); "
+              "for a = lᵀ l if `upper`.",
        .example = "return pg.linalg.cholesky_solve(pg.tensor({{4}, {6}}), pg.tensor({{2, 0}, {0, 1}}))"
                   "  -- linalg_cholesky_solve",
        .inputs = {{"b", kReal}, {"l", kReal}},

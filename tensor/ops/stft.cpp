@@ -166,8 +166,7 @@ void add_stft_ops(Registry& r) {
   const OpDef rows[] = {
       {.name = "stft",
        .doc = "The Fourier transforms of overlapping frames of x (size) or (batch, size): (frequencies, frames, 2), "
-              "with a "
-              "batch if x has one. The last dim is (real, imaginary).",
+              "with a batch if x has one. The last dim is (real, imaginary).",
        .example = "return pg.stft(pg.ones(16), 8, {window = pg.hann_window(8)})",
        .inputs = {{"x", kReal}, window},
        .attrs = frame_attrs(pad_mode),

@@ -5,29 +5,15 @@
 
 #include "tensor/cpu/conv/conv.h"
 #include "tensor/cpu/conv/pool.h"
+#include "tensor/cpu/converted.h"
 #include "tensor/cpu/move/copy.h"
 #include "tensor/op.h"
 #include "tensor/ops/conv_rules.h"
 
 namespace pg::cpu::conv_arguments {
 
-// Input i as a row-major array of T. Converts it when its dtype differs.
 template <class T>
-class Input {
- public:
-  Input(const View& v, DType type) {
-    data_ = v.as<T>();
-    if (!v || v.dtype() == type) return;
-    converted_.resize(size_t(v.numel()));
-    convert(v.dtype(), v.data, type, converted_.data(), v.numel());
-    data_ = converted_.data();
-  }
-  const T* data() const { return data_; }
-
- private:
-  std::vector<T> converted_;
-  const T* data_;
-};
+using Input = Converted<T>;
 
 // The target of a kernel in T: the output itself, or a buffer that is rounded to the output's dtype at the end.
 template <class T>

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <vector>
 
+#include "tensor/cpu/converted.h"
 #include "tensor/cpu/linalg/matrices.h"
-#include "tensor/cpu/move/copy.h"
 #include "tensor/op.h"
 
 namespace pg::cpu {
@@ -17,23 +17,6 @@ void visit_real(DType type, const F& f) {
   else
     f(static_cast<double*>(nullptr));
 }
-
-// The elements of a contiguous view as T.
-template <class T>
-class Elements {
- public:
-  Elements(const View& v, DType type) : data_(v.as<T>()) {
-    if (v.dtype() == type) return;
-    converted_.resize(size_t(v.numel()));
-    convert(v.dtype(), v.data, type, converted_.data(), v.numel());
-    data_ = converted_.data();
-  }
-  const T* data() const { return data_; }
-
- private:
-  std::vector<T> converted_;
-  const T* data_;
-};
 
 // The last dims of the matrices of a view, and how many matrices there are.
 struct Batch {

@@ -47,7 +47,7 @@ void for_solves(const KernelArgs& args, int64_t n, int64_t columns, bool vector,
   const Pairs pairs(batch, a, b, b_dims);
   cpu::visit_real(out.dtype(), [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    const cpu::Elements<T> ea(a, out.dtype()), eb(b, out.dtype());
+    const cpu::Converted<T> ea(a, out.dtype()), eb(b, out.dtype());
     cpu::each_matrix(numel(batch), double(n) * double(n) * double(n + columns), [&](int64_t q) {
       f(ea.data() + pairs.a(q), eb.data() + pairs.b(q), out.as<T>() + q * n * columns);
     });
