@@ -180,6 +180,7 @@ bool interrupted() { return seen; }
 void clear_interrupt() {
   set_timer(0);
   if (mode == InterruptMode::kPrompt && !profiler_listens()) compile_for_interrupts(lua);
+  if (seen) std::clearerr(stdout);  // a signal ends a blocked write; that is no failure of the output
   seen = false;
   *raised_at = 0;
   if (lua_gethook(lua) == raise_interrupted) lua_sethook(lua, nullptr, 0, 0);

@@ -25,7 +25,8 @@ constexpr int kPatience = 60000;
 // The program behind a pseudo terminal, with its own home folder. Keeps all output.
 class Session {
  public:
-  explicit Session(const char* terminal = "xterm") : edits_(terminal != std::string("dumb")) {
+  explicit Session(const char* terminal = "xterm", const char* code = nullptr)
+      : edits_(terminal != std::string("dumb")) {
     char home[] = "/tmp/perigee-prompt-XXXXXX";
     home_ = mkdtemp(home);
     winsize size = {40, 200, 0, 0};
@@ -35,7 +36,7 @@ class Session {
       setenv("XDG_STATE_HOME", (home_ + "/state").c_str(), 1);
       setenv("TERM", terminal, 1);
       if (chdir(home_.c_str()) != 0) _exit(126);
-      execl(PERIGEE_PROGRAM, PERIGEE_PROGRAM, static_cast<char*>(nullptr));
+      execl(PERIGEE_PROGRAM, PERIGEE_PROGRAM, code ? "-e" : nullptr, code, static_cast<char*>(nullptr));
       _exit(127);
     }
   }
@@ -200,6 +201,28 @@ TEST_CASE("Ctrl-C returns to the prompt") {
   s.answers("\003", "^C");
   s.answers("'wh' .. 'ole'\n", "whole");
   CHECK(s.leave() == 0);
+}
+
+TEST_CASE("Ctrl-C during a blocked write loses output at most") {
+  Session s;
+  if (!s.started()) return;
+  REQUIRE(s.wait_for_prompt());
+  for (const int number : {1, 2, 3}) {
+    const std::string mark = std::to_string(number);
+    s.type("io.write('started', " + mark + ") io.flush() while true do io.write('x') end\n");
+    REQUIRE(s.wait("started" + mark));
+    poll(nullptr, 0, 100);  // most likely the terminal is full by now
+    s.answers("\003", "interrupted");
+  }
+  s.answers("'alive' .. 4\n", "alive4");
+  CHECK(s.leave() == 0);
+
+  Session script("xterm", "io.write('started') io.flush() while true do io.write('x') end");
+  REQUIRE(script.wait("started"));
+  poll(nullptr, 0, 100);
+  script.type("\003");
+  CHECK(script.wait("(command line):1: interrupted"));
+  CHECK(script.end() == 130);
 }
 
 TEST_CASE("a local of a line is a local of the session") {
