@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
 
 #include "graph/exec/frame.h"
 #include "graph/plan/arena.h"
+#include "graph/plan/commit.h"
 #include "graph/plan/lower.h"
 #include "tensor/device_table.h"
 #include "tensor/settings.h"
@@ -25,7 +25,7 @@ class Planner : Lowering {
     add_inputs(graph_);
     const std::vector<int32_t> outputs = lower(graph_, input_values(), -1);
     for (int32_t v : outputs) values_[size_t(v)].returned = true;
-    choose_commit(outputs);
+    choose_commit(*plan_, values_, drafts_, outputs);
     add_outputs(outputs);
     order_steps();
     find_lifetimes();
@@ -37,79 +37,6 @@ class Planner : Lowering {
   }
 
  private:
-  // Commit section --------------------------------------------------------------------------------------------------
-  //
-  // A step that rewrites an input and that only outputs of the graph read goes last. It may work in the buffer of the
-  // input. So does a fused step whose outputs replace inputs. Only one of these steps may be able to fail (it checks
-  // indices before it writes). That step comes first in the section. A step cannot fail if an earlier one has checked
-  // its indices.
-  void choose_commit(const std::vector<int32_t>& outputs) {
-    std::vector<int32_t> reads(plan_->input_types.size(), 0);  // by input: reads of its storage by steps of the section
-    for (const Replacement& r : plan_->options.replacements) replaced_[outputs[size_t(r.output)]] = r.input;
-    bool fallible = false;
-    for (Draft& d : drafts_) {
-      if (d.control || !rewrites_input(d)) continue;
-      d.total = d.fused || !d.op->in_place.empty() || is_checked(d);
-      if (!d.total && std::exchange(fallible, true)) continue;
-      d.commit = true;
-      for (int32_t v : d.in)
-        if (v >= 0 && storage_of(v).kind == Storage::kInput) ++reads[size_t(storage_of(v).index)];
-    }
-    for (int32_t v : outputs)
-      if (storage_of(v).kind == Storage::kInput) reads[size_t(storage_of(v).index)] += 2;
-    for (Draft& d : drafts_) {
-      if (!d.commit) continue;
-      for (size_t i = 0; i < d.out.size(); ++i) {
-        const int32_t input = rewritten(d, i);
-        if (input >= 0 && reads[size_t(input)] == 1 && values_[size_t(d.out[i])].returned)
-          storage_of(d.out[i]).donor = input;
-      }
-    }
-  }
-
-  static bool takes_index(const OpDef& op) {
-    return op.inputs.size() > 1 && std::string_view(op.inputs[1].name) == "index" && op.inputs[1].arity == Arity::kOne;
-  }
-  // Whether a step before the section uses the same indices in the same dim of an array of the same shape.
-  bool is_checked(const Draft& d) const {
-    if (d.control || !d.device.is_cpu() || !takes_index(*d.op)) return false;  // on other devices errors may come late
-    return std::any_of(drafts_.begin(), drafts_.end(), [&](const Draft& e) {
-      return !e.commit && !e.control && !e.fused && e.op && takes_index(*e.op) && !rewrites_input(e) &&
-             e.in[1] == d.in[1] && *e.attrs == *d.attrs && layout(e.in[0]).type.shape == layout(d.in[0]).type.shape;
-    });
-  }
-
-  // Returns the input of the plan whose memory output i of a step may take, or -1.
-  int32_t rewritten(const Draft& d, size_t i) const {
-    if (d.fused) return replaced_by(d, i);
-    const size_t at = rewritten_input(*d.op, d.in.size(), i);
-    if (at >= d.in.size() || d.in[at] < 0 || size_t(d.in[at]) >= plan_->input_types.size()) return -1;
-    return layout(d.in[at]).type == layout(d.out[i]).type ? d.in[at] : -1;
-  }
-  // The same for a fused step, which may write over an operand of the size of its index space.
-  int32_t replaced_by(const Draft& d, size_t i) const {
-    const auto found = replaced_.find(d.out[i]);
-    if (found == replaced_.end() || !fills_space(d, i)) return -1;
-    const int32_t input = found->second;
-    const bool once = std::count(d.in.begin(), d.in.end(), input) == 1;
-    return once && layout(input).type == layout(d.out[i]).type ? input : -1;
-  }
-  bool rewrites_input(const Draft& d) const {
-    if (!plan_->options.in_place) return false;
-    if (d.fused ? !is_total(*d.body) : !d.op->has(kInPlace) || d.op->has(kEffect)) return false;
-    bool any = false;
-    for (size_t i = 0; i < d.out.size(); ++i) {
-      if (values_[size_t(d.out[i])].readers || is_viewed(d.out[i])) return false;
-      any |= rewritten(d, i) >= 0;
-    }
-    return any;
-  }
-  bool is_viewed(int32_t value) const {
-    for (size_t v = size_t(value) + 1; v < values_.size(); ++v)
-      if (values_[v].storage == values_[size_t(value)].storage) return true;
-    return false;
-  }
-
   // Lent memory -----------------------------------------------------------------------------------------------------
   //
   // Spare memory holds what the caller has to find unchanged after a failure. An output may take it if its first step
@@ -138,11 +65,6 @@ class Planner : Lowering {
              const OpDef* maker = v < 0 ? nullptr : makers[size_t(values_[size_t(v)].storage)];
              return maker && std::string_view(maker->name) == d.op->accepts;
            });
-  }
-
-  static bool is_total(const Graph& body) {
-    return std::all_of(body.nodes.begin(), body.nodes.end(),
-                       [](const Node& n) { return !n.op || pg::cannot_fail(*n.op, n.types[0].dtype); });
   }
 
   void order_steps() {
@@ -213,7 +135,7 @@ class Planner : Lowering {
   }
   void share_output(const Draft& d, size_t out, int32_t step) {
     if (d.fused) {
-      if (!fills_space(d, out)) return;
+      if (!fills_space(*d.body, layout(d.out[out]).type.shape)) return;
     } else if (d.op->has(kInPlace)) {
       const size_t in = rewritten_input(*d.op, d.in.size(), out);
       if (may_share(d, in, out, step, false)) merge(d, in, out);
@@ -223,13 +145,6 @@ class Planner : Lowering {
     }
     for (size_t in = 0; in < d.in.size(); ++in)
       if (may_share(d, in, out, step, !d.fused)) return merge(d, in, out);
-  }
-  // Whether an output of a fused step has the shape of the body's index space.
-  bool fills_space(const Draft& d, size_t out) const {
-    int64_t space = 0;
-    for (const Node& n : d.body->nodes)
-      for (const Type& t : n.types) space = std::max(space, numel(t.shape));
-    return numel(layout(d.out[out]).type.shape) == space;
   }
   // `twice`: the step may read the same value through several operands.
   bool may_share(const Draft& d, size_t in, size_t out, int32_t step, bool twice) {
@@ -370,8 +285,6 @@ class Planner : Lowering {
     step.random = int32_t(plan_->random.size());
     plan_->random.push_back({index, key->seed, key->tick});
   }
-
-  std::map<int32_t, int32_t> replaced_;  // by value: the input that it replaces
 };
 
 bool& verify_flag() {

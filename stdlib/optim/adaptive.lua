@@ -125,5 +125,5 @@ function Nadam:rule(w, g, state, h)
   local following = state.schedule * after + (1 - after)
   state.mean, state.var = average(state.mean, g, self.beta1), average(state.var, g:square(), self.beta2)
   local step = g * ((1 - now) / state.schedule) + state.mean * (after / following)
-  return w - step / ((state.var / correction(self.beta2, h.t)):sqrt() + self.epsilon) * h.lr
+  return w - step / ((state.var * (1 / correction(self.beta2, h.t))):sqrt() + self.epsilon) * h.lr
 end

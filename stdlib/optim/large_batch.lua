@@ -51,7 +51,9 @@ LAMB.needs_whole = true
 function LAMB:rule(w, g, state, h)
   state.mean, state.var = average(state.mean, g, self.beta1), average(state.var, g:square(), self.beta2)
   local mean, var = state.mean, state.var
-  if self.bias_correction then mean, var = mean / correction(self.beta1, h.t), var / correction(self.beta2, h.t) end
+  if self.bias_correction then
+    mean, var = mean * (1 / correction(self.beta1, h.t)), var * (1 / correction(self.beta2, h.t))
+  end
   local step = mean / (var:sqrt() + self.epsilon) + w * h.wd
   local a, b = length(w), length(step)
   if self.lower_bound or self.upper_bound then a = a:clamp{min = self.lower_bound, max = self.upper_bound} end

@@ -19,7 +19,8 @@ using Access = TileLayout::Access;
 constexpr int64_t kWorthAThread = 10'000'000;  // picoseconds
 constexpr int64_t kTotalsBlock = 4096;  // elements reduced at once: what the loops of a reduction take for a block
 constexpr int64_t kRowsBatch = 256;     // totals stored at once
-constexpr int64_t kStreamBytes = int64_t(12) << 20;  // of all streams: operands would leave the caches anyway
+constexpr int64_t kStreamBytes = int64_t(12) << 20;  // of all streams: outputs would leave the caches anyway
+constexpr int64_t kFetchBytes = int64_t(24) << 20;   // of all streams: operands come from memory
 constexpr int64_t kLarge = 1 << 14;                  // elements of an operand that leaves the first-level cache
 
 bool dense(const View& v) { return is_contiguous(v.shape(), *v.strides); }
@@ -181,19 +182,25 @@ class TileRun {
     return reduces && out_.back().data == in_[k].data;
   }
 
+  // Whether the operand is read or written in order, in memory of its own. An output may be in the memory of an input.
+  bool is_stream(const Moving& m) const {
+    if (m.access != Access::kLinear) return false;
+    return m.input >= 0 ||
+           std::none_of(in_.begin(), in_.end(), [&](const View& v) { return v && v.as<char>() == m.data; });
+  }
   int64_t linear_bytes() const {
     int64_t bytes = 0;
     for (const Moving& m : moving_)
-      if (m.access == Access::kLinear) bytes += m.size * layout_.size;
+      if (is_stream(m)) bytes += m.size * layout_.size;
     return bytes;
   }
 
   void choose_streaming() {
     if (linear_bytes() < kStreamBytes || !gathers_.empty()) return;
     choose_stores();
-    if (!code_->pure || layout_.runs) return;
+    if (!code_->pure || layout_.runs || linear_bytes() < kFetchBytes) return;
     for (const Moving& m : moving_)
-      if (m.access == Access::kLinear && !(streaming_ && m.input < 0)) fetches_.push_back({m.cell, int32_t(m.size)});
+      if (is_stream(m) && !(streaming_ && m.input < 0)) fetches_.push_back({m.cell, int32_t(m.size)});
   }
 
   void choose_stores() {
