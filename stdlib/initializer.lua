@@ -248,14 +248,48 @@ function Mixed:choose(path)
   for i, pattern in ipairs(self.patterns) do
     if fits_all[pattern] then return init.rule(path) or self.initializers[i] end
     if path:find(pattern) then
-      local inner = self.initializers[i]
-      return inner.choose and inner:choose(path) or inner
+      return self.initializers[i]
     end
   end
   core.fail("Mixed", "no pattern matches the parameter '%s' (add \".*\" as the last pattern)", path)
 end
 
 function Mixed:make(shape, options, path) return self:choose(path):make(shape, options, path) end
+
+--- pg.init.FusedRNN(init, num_hidden, num_layers, mode = "rnn_relu", "rnn_tanh", "lstm" or "gru", bidirectional = false,
+--- forget_bias = 1): the parameters of a recurrent layer. Biases are 0, but forget_bias for the forget gates of "lstm";
+--- weights are made by init, by default Uniform(0.07). MXNet's layers have one packed parameter; those of perigee have
+--- one for each weight and bias, so num_hidden only checks the biases, and num_layers and bidirectional change nothing.
+--- Example: local net = pg.nn.rnn.LSTM(2, {input_size = 1})
+--- return net:initialize(pg.init.FusedRNN("xavier", 2, 1, "lstm")):collect_params()
+local FusedRNN = Initializer:extend("FusedRNN")
+init.FusedRNN = FusedRNN
+local gates = {rnn_relu = 1, rnn_tanh = 1, gru = 3, lstm = 4}
+
+function FusedRNN:init(...)
+  local values = args.read("FusedRNN", {"init", "num_hidden", "num_layers", "mode", "bidirectional", "forget_bias"}, {
+    init = args.none, num_hidden = args.required, num_layers = args.required, mode = args.required, bidirectional = false, forget_bias = 1,
+  }, ...)
+  args.count("FusedRNN", "num_hidden", values.num_hidden, 1)
+  args.count("FusedRNN", "num_layers", values.num_layers, 1)
+  args.choice("FusedRNN", "mode", values.mode, {"rnn_relu", "rnn_tanh", "lstm", "gru"})
+  args.boolean("FusedRNN", "bidirectional", values.bidirectional)
+  args.number("FusedRNN", "forget_bias", values.forget_bias)
+  self.weights, self.mode, self.forget_bias = init.resolve("FusedRNN", values.init), values.mode, values.forget_bias
+  self.biases = gates[values.mode] * values.num_hidden
+end
+
+function FusedRNN:choose(path)
+  if self.mode == "lstm" and path:find("bias$") then return init.LSTMBias(self.forget_bias) end
+  return init.rule(path) or self.weights
+end
+
+function FusedRNN:make(shape, options, path)
+  if path:find("[ih]2h_bias$") and shape[1] ~= self.biases then
+    core.arg_error("FusedRNN", path, ("%d elements, for num_hidden and mode = \"%s\""):format(self.biases, self.mode), shape[1])
+  end
+  return self:choose(path):make(shape, options, path)
+end
 
 --- pg.init.Load(file or table, default_init): values by path, from a table or a file written by save_parameters or
 --- pg.save. Other paths get default_init.
@@ -341,7 +375,7 @@ function init.make(own, fallback, path, shape, options)
   options = options or {}
   local chosen
   if own ~= nil then chosen = init.resolve("initialize", own)
-  elseif fallback.choose then chosen = fallback:choose(path)
+  elseif fallback.choose then chosen = fallback
   else chosen = init.rule(path) or fallback end
   return core.require("autograd").pause(function() return chosen:make(shape, options, path) end)
 end

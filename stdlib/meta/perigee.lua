@@ -3601,6 +3601,19 @@ function init.Bilinear() end
 ---@return any
 function init.Constant(value) end
 
+---pg.init.FusedRNN(init, num_hidden, num_layers, mode = "rnn_relu", "rnn_tanh", "lstm" or "gru", bidirectional = false,
+---forget_bias = 1): the parameters of a recurrent layer. Biases are 0, but forget_bias for the forget gates of "lstm";
+---weights are made by init, by default Uniform(0.07). MXNet's layers have one packed parameter; those of perigee have
+---one for each weight and bias, so num_hidden only checks the biases, and num_layers and bidirectional change nothing.
+---@param init any
+---@param num_hidden any
+---@param num_layers any
+---@param mode any
+---@param bidirectional any
+---@param forget_bias any
+---@return any
+function init.FusedRNN(init, num_hidden, num_layers, mode, bidirectional, forget_bias) end
+
 ---pg.init.Initializer is the base class: `local Mine = pg.init.Initializer:extend("Mine")` with a method
 ---`make(self, shape, options, path)` that returns a tensor; options holds dtype and device.
 ---@return any
@@ -4746,24 +4759,37 @@ function optim.SWA(params) end
 ---@return any
 function optim.Signum(options) end
 
----pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, a table of tensors, or a list of
----groups. optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object. Raises
----for an unknown name or option, and for values of params that are no tensors.
+---pg.optim.Test{…}: w = w + g, and the state "copy" is the new w. For tests of what surrounds an optimizer: it has no rate
+---and no decay (MXNet's optimizer of this name).
+---@param options any
+---@return any
+function optim.Test(options) end
+
+---pg.optim.Trainer(params, optimizer, options[, kvstore[, compression_params[, update_on_kvstore]]]): params is
+---net:collect_params(), a block, a table of tensors, or a list of groups. optimizer is a name such as "sgd", with options
+---{learning_rate=, momentum=, wd=, …}, or an optimizer object. Raises for an unknown name or option, and for values of
+---params that are no tensors.
 ---
 ---A group is {params =, learning_rate=, wd=, lr_mult = 1, wd_mult = 1}, as in PyTorch: its parameters have this rate and
 ---decay instead of the trainer's. The rate is stored as a multiple of the trainer's, so a schedule or set_learning_rate
 ---changes the rates of all groups by the same factor. trainer.param_groups[i] has the fields lr_mult, wd and wd_mult,
 ---which a script may set at any time; save_states does not save them. The fields lr_mult and wd_mult of each
 ---parameter are factors too. Groups that differ in other options need one trainer each.
+---
+---kvstore, compression_params and update_on_kvstore are Gluon's. A trainer updates its parameters in this process, so
+---kvstore = "local" or "device" changes nothing, and what a store of several machines would do is an error.
 ---@param params any
 ---@param optimizer any
 ---@param options any
+---@param kvstore any
+---@param compression_params any
+---@param update_on_kvstore any
 ---@return any
-function optim.Trainer(params, optimizer, options) end
+function optim.Trainer(params, optimizer, options, kvstore, compression_params, update_on_kvstore) end
 
 ---pg.optim.create(name or optimizer, options) -> an optimizer. The names are those of the classes in lower case: "sgd",
 ---"nag", "adam", "adamw", "adamax", "nadam", "adagrad", "groupadagrad", "adadelta", "rmsprop", "ftrl", "ftml", "signum",
----"sgld", "dcasgd", "lars", "lamb", "lbsgd".
+---"sgld", "dcasgd", "lars", "lamb", "lbsgd", "test".
 ---@param name any
 ---@param options any
 ---@return any

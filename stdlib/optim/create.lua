@@ -17,7 +17,7 @@ end
 
 --- pg.optim.create(name or optimizer, options) -> an optimizer. The names are those of the classes in lower case: "sgd",
 --- "nag", "adam", "adamw", "adamax", "nadam", "adagrad", "groupadagrad", "adadelta", "rmsprop", "ftrl", "ftml", "signum",
---- "sgld", "dcasgd", "lars", "lamb", "lbsgd".
+--- "sgld", "dcasgd", "lars", "lamb", "lbsgd", "test".
 --- Example: return pg.optim.create("rmsprop", {centered = true})
 return function(value, options)
   if type(value) == "string" then return find(value)(options) end

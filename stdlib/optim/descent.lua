@@ -47,3 +47,16 @@ function DCASGD:rule(w, g, state, h)
   state.delta = state.delta * self.momentum - late * h.lr
   return w + state.delta
 end
+
+--- pg.optim.Test{…}: w = w + g, and the state "copy" is the new w. For tests of what surrounds an optimizer: it has no rate
+--- and no decay (MXNet's optimizer of this name).
+--- Example: local w = pg.tensor({1, 2}):attach_grad()
+--- pg.record(function() return (w * w):sum() end):backward()
+--- pg.optim.Trainer({w}, "test"):step(1)
+--- return w
+local Test = define("Test", {}, {"copy"})
+
+function Test:rule(w, g, state)
+  state.copy = w + g
+  return state.copy
+end

@@ -28,15 +28,29 @@ local function share_rate(optimizer, group)
   group.lr_mult, group.learning_rate = group.lr_mult * own / base, nil
 end
 
---- pg.optim.Trainer(params, optimizer, options): params is net:collect_params(), a block, a table of tensors, or a list of
---- groups. optimizer is a name such as "sgd", with options {learning_rate=, momentum=, wd=, …}, or an optimizer object. Raises
---- for an unknown name or option, and for values of params that are no tensors.
+local function check_store(kvstore, compression_params, update_on_kvstore)
+  if kvstore ~= nil and kvstore ~= "local" and kvstore ~= "device" then
+    core.arg_error("Trainer", "kvstore", '"local", "device" or nil, since a trainer updates the parameters of one process', kvstore)
+  end
+  if compression_params ~= nil then
+    core.arg_error("Trainer", "compression_params", "nil, since no gradients are sent", compression_params)
+  end
+  if update_on_kvstore ~= nil then args.boolean("Trainer", "update_on_kvstore", update_on_kvstore) end
+end
+
+--- pg.optim.Trainer(params, optimizer, options[, kvstore[, compression_params[, update_on_kvstore]]]): params is
+--- net:collect_params(), a block, a table of tensors, or a list of groups. optimizer is a name such as "sgd", with options
+--- {learning_rate=, momentum=, wd=, …}, or an optimizer object. Raises for an unknown name or option, and for values of
+--- params that are no tensors.
 ---
 --- A group is {params =, learning_rate=, wd=, lr_mult = 1, wd_mult = 1}, as in PyTorch: its parameters have this rate and
 --- decay instead of the trainer's. The rate is stored as a multiple of the trainer's, so a schedule or set_learning_rate
 --- changes the rates of all groups by the same factor. trainer.param_groups[i] has the fields lr_mult, wd and wd_mult,
 --- which a script may set at any time; save_states does not save them. The fields lr_mult and wd_mult of each
 --- parameter are factors too. Groups that differ in other options need one trainer each.
+---
+--- kvstore, compression_params and update_on_kvstore are Gluon's. A trainer updates its parameters in this process, so
+--- kvstore = "local" or "device" changes nothing, and what a store of several machines would do is an error.
 --- Example: local w = pg.param(pg.tensor{1, 2})
 --- local trainer = pg.optim.Trainer({w = w}, "sgd", {learning_rate = 0.1})
 --- pg.record(function() return (w * w):sum() end):backward()
@@ -44,10 +58,11 @@ end
 --- local v = pg.param(pg.tensor{1})
 --- trainer = pg.optim.Trainer({{params = {w}}, {params = {v}, learning_rate = 0.01, wd = 0}}, "sgd", {learning_rate = 0.1, wd = 1e-4})
 --- return w, trainer.param_groups[2].lr_mult
-function Trainer:init(params, optimizer, options)
+function Trainer:init(params, optimizer, options, kvstore, compression_params, update_on_kvstore)
   if options ~= nil and type(options) ~= "table" then
     core.arg_error("Trainer", "options", "a table of options such as {learning_rate = 0.1}", options)
   end
+  check_store(kvstore, compression_params, update_on_kvstore)
   self._entries, self.param_groups = read_groups("Trainer", params)
   self.optimizer = create(optimizer, options)
   for _, group in ipairs(self.param_groups) do share_rate(self.optimizer, group) end

@@ -170,7 +170,7 @@ std::vector<OpDef> solve_rows() {
               "numbers without meaning. \"gelsd\" (by SVD, slower) is for all.",
        .example = "return pg.linalg.lstsq(pg.tensor({{1, 0}, {1, 1}, {1, 2}}), pg.tensor({1, 3, 5}))  -- linalg_lstsq",
        .inputs = {{"a", kReal}, {"b", kReal}},
-       .attrs = {{"rcond", AttrKind::kFloat, {}, "rtol of pg.linalg.pinv, for \"gelsd\"", true},
+       .attrs = {{"rcond", AttrKind::kFloat, {}, "rtol of pg.linalg.pinv, for \"gelsd\"", true, 0},
                  {.name = "driver",
                   .kind = AttrKind::kString,
                   .fallback = std::string("gels"),

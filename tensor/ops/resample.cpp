@@ -46,6 +46,9 @@ void infer_interpolate(Infer& c) {
   const std::string& mode = c.attr<std::string>("mode");
   const int of_mode = mode == "linear" ? 1 : mode == "trilinear" ? 3 : mode[0] == 'b' ? 2 : dims;
   if (of_mode != dims) c.bad_attr("mode", fmt::format("a mode for {} spatial dims", dims));
+  const bool interpolates = mode.find("linear") != mode.npos || mode == "bicubic";
+  if (!interpolates && c.attr<bool>("align_corners"))
+    c.bad_attr("align_corners", "false in modes other than linear, bilinear, trilinear and bicubic");
   const Dims size = wanted_size(c, c.shape(0));
   Dims out = c.shape(0);
   for (int d = 0; d < dims; ++d) {

@@ -85,7 +85,7 @@ t.test("layers, initializers, losses, optimizers, schedulers, data, metrics, uti
     [pg.nn.rnn] = [[RecurrentCell HybridRecurrentCell RNNCell LSTMCell GRUCell SequentialRNNCell HybridSequentialRNNCell BidirectionalCell
       DropoutCell ZoneoutCell ResidualCell ModifierCell RNN LSTM GRU LSTMPCell VariationalDropoutCell Conv1DRNNCell Conv2DRNNCell Conv3DRNNCell
       Conv1DLSTMCell Conv2DLSTMCell Conv3DLSTMCell Conv1DGRUCell Conv2DGRUCell Conv3DGRUCell dynamic_unroll]],
-    [pg.init] = "Zero One Constant Uniform Normal TruncatedNormal Orthogonal Xavier MSRAPrelu Bilinear LSTMBias Mixed Load",
+    [pg.init] = "Zero One Constant Uniform Normal TruncatedNormal Orthogonal Xavier MSRAPrelu Bilinear LSTMBias Mixed Load FusedRNN",
     [pg.loss] = "L2Loss L1Loss SigmoidBinaryCrossEntropyLoss SoftmaxCrossEntropyLoss HuberLoss SDMLLoss",
     [pg.optim] = "Trainer SGD NAG Adam AdamW lr_scheduler",
     [pg.optim.lr_scheduler] = "Factor MultiFactor Poly Cosine",

@@ -230,7 +230,7 @@ local optimizers = {
   Ftrl = {lamda1 = 0.01, learning_rate = 0.1, beta = 1}, FTML = {beta1 = 0.6, beta2 = 0.999, epsilon = 1e-8},
   Signum = {learning_rate = 0.01, momentum = 0.9, wd_lh = 0}, DCASGD = {momentum = 0, lamda = 0.04}, SGLD = {}, LBSGD = {momentum = 0},
   LARS = {momentum = 0, eta = 0.001}, LAMB = {learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6},
-  GroupAdaGrad = {eps = 1e-5}, AdamW = {learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999},
+  Test = {}, GroupAdaGrad = {eps = 1e-5}, AdamW = {learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999},
 }
 local common = {wd = 0, rescale_grad = 1, multi_precision = false}
 
@@ -271,7 +271,7 @@ end
 local initializers = {
   Zero = {}, One = {}, Constant = {2}, Uniform = {0.07}, Normal = {0.01}, Orthogonal = {1.414, "uniform"},
   Xavier = {{rnd_type = "uniform", factor_type = "avg", magnitude = 3}}, MSRAPrelu = {{factor_type = "avg", slope = 0.25}},
-  Bilinear = {}, LSTMBias = {1}, Load = false, Mixed = false, TruncatedNormal = {},
+  Bilinear = {}, LSTMBias = {1}, Load = false, Mixed = false, FusedRNN = false, TruncatedNormal = {},
 }
 for name, row in sorted(initializers) do
   t.test("init." .. name, function()

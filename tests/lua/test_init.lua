@@ -71,6 +71,27 @@ t.test("Mixed and Load choose by path", function()
   t.error_contains(function() init.Mixed({"a"}, {}) end, "initializer")
 end)
 
+t.test("FusedRNN sets the biases of the forget gates", function()
+  local function made(layer, mode, ...)
+    local net = nn.rnn[layer](2, {input_size = 1, num_layers = 2, bidirectional = true})
+    net:initialize(init.FusedRNN("ones", 2, 2, mode, true, ...))
+    return net
+  end
+  local lstm = made("LSTM", "lstm", 0.5)
+  for name, p in pairs(lstm:collect_params()) do
+    local expected = name:find("bias$") and pg.tensor{0, 0, 0.5, 0.5, 0, 0, 0, 0} or pg.ones(p.shape)
+    t.equal(p, expected, name)
+  end
+  for name, p in pairs(made("GRU", "gru"):collect_params()) do
+    t.equal(p, pg.full(p.shape, name:find("bias$") and 0 or 1), name)
+  end
+  local cell = nn.rnn.LSTMCell(2, {input_size = 1, i2h_weight_initializer = init.FusedRNN{init = 3, num_hidden = 2, num_layers = 1, mode = "lstm"}})
+  t.equal(cell:initialize().i2h_weight, pg.full({8, 1}, 3))
+  t.error_contains(function() made("GRU", "lstm") end, "8 elements, for num_hidden and mode = \"lstm\"")
+  t.error_contains(function() init.FusedRNN("ones", 2, 1, "lstn") end, "mode")
+  t.error_contains(function() init.FusedRNN("ones") end, "num_hidden")
+end)
+
 t.test("custom functions and classes are initializers", function()
   t.equal(make(function(shape) return pg.full(shape, 4) end, {2}):totable(), {4, 4})
   local Ramp = init.Initializer:extend("Ramp")

@@ -265,7 +265,7 @@ mistakes.check("losses and trainers", {
   {[[local _ = pg.jit(function(v) if v:sum():item() > 0 then return v end return -v end)(x)]],
    [[item: the value of a traced tensor cannot be read: it does not exist while the graph is made. Use pg.cond(pred, f, g) for a branch, pg.while_loop or pg.loop for a loop, pg.where for a choice per element, pg.print to see the value; pg.debug(f) runs f as plain Lua]]},
   {[[local _ = optim.Trainer(net, "foo")]],
-   [[Trainer: unknown optimizer 'foo' (there are adadelta, adagrad, adam, adamax, adamw, dcasgd, ftml, ftrl, groupadagrad, lamb, lars, lbsgd, nadam, nag, rmsprop, sgd, sgld, signum)]]},
+   [[Trainer: unknown optimizer 'foo' (there are adadelta, adagrad, adam, adamax, adamw, dcasgd, ftml, ftrl, groupadagrad, lamb, lars, lbsgd, nadam, nag, rmsprop, sgd, sgld, signum, test)]]},
   {[[local _ = loss_fn(x:sum(), labels)]],
    [[SoftmaxCrossEntropyLoss: bad argument 'pred' (expected scores of shape batch x classes, got float32 scalar cpu; the order is loss(pred, label))]]},
   {[[local _ = optim.Trainer(net, "sgd", {learning_rate = 0.1, momentum = -1})]],

@@ -26,6 +26,14 @@ local function follow(case, values, optimizer, options, fixed)
   end
 end
 
+t.test("a trainer takes the arguments of a store, which it does not need", function()
+  local w = pg.param(pg.tensor{1, 2})
+  for _, store in ipairs{"local", "device"} do optim.Trainer({w}, "sgd", {learning_rate = 1}, store, nil, false) end
+  t.error_contains(function() optim.Trainer({w}, "sgd", {}, "dist_sync") end, "bad argument 'kvstore'")
+  t.error_contains(function() optim.Trainer({w}, "sgd", {}, nil, {type = "2bit"}) end, "bad argument 'compression_params'")
+  t.error_contains(function() optim.Trainer({w}, "sgd", {}, nil, nil, 1) end, "bad argument 'update_on_kvstore'")
+end)
+
 t.test("MXNet's sgd, nag and adam", function()
   local manifest = json.decode(t.read(t.shared("data/fixtures/optim/mxnet.json")))
   local values = pg.load(t.shared("data/fixtures/optim/mxnet.safetensors"))

@@ -187,3 +187,13 @@ pg.nn.Dense(3)
   t.check(out:find("{n = 1, t = {itself}}", 1, true), out)
   t.check(out:find("Dense(", 1, true), out)
 end)
+
+t.test("nested loops over pairs and next visit all elements, however often they run", function()
+  expect("tests/luajit/nested_pairs.lua", "none\n", "", 0)
+  expect([[-e 'local n = 0 for k, v in next, {1, 2, a = 3} do n = n + v end print(n, next({}), next({7}), pairs({}) == next)']],
+         "6\tnil\t1\ttrue\n", "", 0)
+  for _, name in ipairs{"pairs", "next"} do
+    expect("-e 'for k in " .. name .. "(5) do end'", "",
+           ("perigee: (command line):1: bad argument #1 to '%s' (table expected, got number)\nstack traceback:\n\t(command line):1: in main chunk\n"):format(name), 1)
+  end
+end)
