@@ -84,6 +84,16 @@ HWY_INLINE V scale(D d, V p, V n) {
 }
 #endif
 
+// 2^n for whole n in [-126, 127]; anything for NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V normal_power(D d, V n) {
+#if HWY_TARGET == HWY_AVX3
+  return scale(d, hn::Set(d, 1.0f), n);
+#else
+  return power_of_two(d, hn::ConvertTo(IntOf<D>(), n));
+#endif
+}
+
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V keep_nan(V x, V y) {
   return hn::IfThenElse(hn::IsNaN(x), x, y);
@@ -137,7 +147,7 @@ HWY_INLINE V vexpm1(D d, V x) {
   const V r = reduce_ln2(d, clip(d, x, -18.0f, 89.0f), &n);
   const V half = hn::Set(d, 0.5f);
   // The form 2 (2^(n-1) (p + 1) - 1/2) overflows only where the result does.
-  const V s = scale(d, half, n);
+  const V s = normal_power(d, hn::Sub(n, hn::Set(d, 1.0f)));
   const V y = hn::MulAdd(s, expm1_reduced(d, r), hn::Sub(s, half));
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, hn::Add(y, y));  // keeps -0
 }
@@ -249,7 +259,7 @@ HWY_INLINE V vtanh(D d, V x) {
   const V a = at_most(d, hn::Abs(x), 10.0f), one = hn::Set(d, 1.0f);
   const V b = hn::Add(a, a), n = hn::Round(hn::Mul(b, hn::Set(d, 1.442695041f)));
   const V r = hn::NegMulAdd(n, hn::Set(d, 0.693147181f), b);  // n is small: a one-part ln(2) is exact enough
-  const V s = scale(d, one, n);
+  const V s = normal_power(d, n);
   const V t = hn::MulAdd(s, expm1_reduced(d, r), hn::Sub(s, one));
   return hn::CopySign(hn::Div(t, hn::Add(t, hn::Set(d, 2.0f))), x);
 }
@@ -257,7 +267,15 @@ HWY_INLINE V vtanh(D d, V x) {
 // e^x for x at most 0.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vexp_below(D d, V x) {
+#if HWY_TARGET == HWY_AVX3
   return exp_within(d, at_least(d, x, -104.0f));
+#else
+  V n;
+  const V r = reduce_ln2(d, at_least(d, x, -104.0f), &n);
+  // The first product is normal, so that only the second one rounds.
+  const V large = hn::Mul(exp_reduced(d, r), normal_power(d, hn::Add(n, hn::Set(d, 64.0f))));
+  return hn::Mul(large, hn::Set(d, 0x1p-64f));
+#endif
 }
 
 }  // namespace pg::cpu::HWY_NAMESPACE
