@@ -30,9 +30,10 @@ t.test("json reads the manifests", function()
 end)
 
 t.test("a warning that nobody expects fails the test that caused it", function()
-  local out, err, code = t.run("-", [[
+  local out, err, code = t.run("- '" .. t.program .. "'", [[
     package.path = "./?.lua;" .. package.path
     local t, pg = require "tests.support", require "perigee"
+    t.program = ...
     pg.testing.on_warning(t.on_warning)
     local warn, child = pg.testing.core.warn, "require 'perigee'.testing.core.warn('of a child')"
     local function outcome(f) return t.protect("outcome", f) end
