@@ -117,6 +117,17 @@ std::vector<KernelRow> rows_of(const DeviceTable& table) {
   return rows;
 }
 
+// Calls the entry of a plugin. Its exceptions may not outlive the library.
+const DeviceTable* enter(DeviceEntry entry, const std::string& name) {
+  std::string why;
+  try {
+    return entry(kDeviceAbi, &cpu_table());
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  fail_load(name, why);
+}
+
 // Loads the plugin into the free slot `kind` of the table.
 void load(Loaded& all, const std::string& name, int kind) {
   const char* folder = setting("PERIGEE_DEVICE_PATH");
@@ -124,7 +135,7 @@ void load(Loaded& all, const std::string& name, int kind) {
   Library library(name, path);
   const DeviceEntry entry = library.entry();
   if (!entry) fail_load(name, path + " has no entry perigee_device");
-  const DeviceTable* table = entry(kDeviceAbi, &cpu_table());
+  const DeviceTable* const table = enter(entry, name);
   if (!table || table->abi != kDeviceAbi) fail_load(name, path + " was built for another version of perigee");
   if (name != table->name) fail_load(name, fmt::format("{} provides the device '{}'", path, table->name));
   if (!complete(*table)) fail_load(name, path + " lacks a function of the device table");

@@ -79,7 +79,8 @@ struct DeviceTable {
 };
 
 // The one symbol that a plugin exports: extern "C" const pg::DeviceTable* perigee_device(uint64_t abi, const
-// pg::DeviceTable* host). It returns nullptr when it was built for another ABI. `host` is the CPU's table.
+// pg::DeviceTable* host). It returns nullptr when it was built for another ABI, and throws pg::Error
+// when the device cannot be used. `host` is the CPU's table.
 using DeviceEntry = const DeviceTable* (*)(uint64_t abi, const DeviceTable* host);
 
 const DeviceTable& device_table(Device device);

@@ -148,8 +148,11 @@ class Printer {
   std::string output(size_t k) const {
     const TileOutput& out = body_.outputs[k];
     const size_t operand = body_.inputs.size() + k;
-    return fmt::format("    {}store<{}>(a.word[{}], {}, convert_one<{}>(v{}));\n", out.single ? "if (i == 0) " : "",
-                       type_name(out.dtype), 1 + operand, position(operand), type_name(out.dtype), out.value);
+    const char* type = type_name(out.dtype);
+    std::string value = fmt::format("v{}", out.value);
+    if (body_.values[size_t(out.value)].dtype != out.dtype) value = fmt::format("convert_one<{}>({})", type, value);
+    return fmt::format("    {}store<{}>(a.word[{}], {}, {});\n", out.single ? "if (i == 0) " : "", type, 1 + operand,
+                       position(operand), value);
   }
 
   const TileBody& body_;

@@ -233,8 +233,8 @@ PERIGEE_KERNEL(sample, Words<19>) {
     }
     const int64_t v12 = apply<"floor_divide">({}, v2, v11);
     store<Half>(a.word[4], i, convert_one<Half>(v9));
-    store<int32_t>(a.word[5], i, convert_one<int32_t>(v10));
-    if (i == 0) store<int64_t>(a.word[6], 0, convert_one<int64_t>(v12));
+    store<int32_t>(a.word[5], i, v10);
+    if (i == 0) store<int64_t>(a.word[6], 0, v12);
   }
 }
 }  // namespace pg::formulas
