@@ -28,6 +28,9 @@ void run_body(Stream& stream, const TileBody& body, std::span<const View> in, st
 void convert_view(Stream& stream, const View& from, const View& to);
 void fill_view(Stream& stream, const View& to, double number);
 
+// The declarations of kernels/reduce.cuh.
+std::string reduce_types(DType from, DType to, const char* op, const char* finish);
+
 std::vector<KernelRow> move_rows();
 std::vector<KernelRow> reduce_rows();
 std::vector<KernelRow> product_rows();
