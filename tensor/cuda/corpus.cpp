@@ -42,6 +42,8 @@ extern "C" void perigee_cuda_corpus(bool all, pg::cuda::Each each, void* user) {
         give("index", element + fmt::format("using I = {};\n", type_text(index)), each, user);
     give("product", element, each, user);
     give("random", element, each, user);
+    give("matrix", element, each, user);
+    if (is_float(t)) give("optim", element + "using G = T;\nusing M = T;\n#define kRule kAdam\n", each, user);
     if (!is_float(t)) continue;
     for (const bool log : {false, true})
       give("softmax", element + fmt::format("constexpr bool kLog = {};\n", log), each, user);

@@ -91,6 +91,8 @@ PERIGEE_KERNEL(drop, RandomArgs) {
   const T* x = static_cast<const T*>(a.x);
   T* out = static_cast<T*>(a.out);
   each<1>(a, [&](int64_t i, const uint32_t* words) {
+    // Without x, a mask.
+    if (!x) return void(out[i] = convert_one<T>(words[0] < uint64_t(a.range) ? C(0) : C(a.scale)));
     const C kept = C(widen(x[i])) * C(a.scale);
     out[i] = convert_one<T>(words[0] < uint64_t(a.range) ? C(0) : kept);
   });
