@@ -11,8 +11,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <set>
 #include <string>
+
+#include "tensor/device_table.h"
+#include "tensor/op.h"
 
 namespace {
 
@@ -194,5 +199,29 @@ TEST_CASE("cuda: a program is launched as one, patched and keeps its errors") {
   check_contains(out, "got 9 at position 2");
   check_contains(out, "code.lua:");
   check_contains(out, "5.436");
+}
+
+// The ops that golden/cuda_by_host.txt lists run on the CPU through copies. The list may only shrink.
+TEST_CASE("cuda: every op has a kernel or a decomposition, or is listed") {
+  for (const char* name : {"PERIGEE_CUDA_DRIVER", "PERIGEE_CUDA_NVRTC", "PERIGEE_CUDA_BLAS"})
+    ::setenv(name, PERIGEE_FAKE_CUDA, 1);
+  const pg::Device device = pg::device_from_name("cuda");
+  std::ifstream golden(PERIGEE_SOURCE_DIR "/tests/golden/cuda_by_host.txt");
+  const std::set<std::string> listed{std::istream_iterator<std::string>(golden), {}};
+  std::set<std::string> found;
+  for (const pg::OpDef* op : pg::registry().ops()) {
+    const pg::KernelRow row = pg::registry().kernel(*op, device);
+    const bool served = row.fn && !pg::runs_by_host(row.fn);
+    const bool moves = op->has(pg::kEffect) || op->has(pg::kBodies) || op->view || !op->cpu_kernel.fn;
+    if (!served && !op->decompose && !moves) found.insert(op->name);
+  }
+  std::string text;
+  for (const std::string& name : found) {
+    CHECK_MESSAGE(listed.count(name), name, " has no kernel on cuda");
+    text += name + "\n";
+  }
+  for (const std::string& name : listed) CHECK_MESSAGE(found.count(name), name, " can leave the list");
+  if (std::getenv("PERIGEE_WRITE_GOLDEN")) std::ofstream(PERIGEE_SOURCE_DIR "/tests/golden/cuda_by_host.txt") << text;
+  MESSAGE(found.size(), " ops run on the CPU");
 }
 #endif
