@@ -1,9 +1,11 @@
 #include "tensor/device_abi.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <mutex>
 
 #include "tensor/device_table.h"
@@ -46,6 +48,16 @@ std::string own_folder() {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
+// Returns the file of a plugin: beside this library or program, or where an install has it, lib/perigee.
+std::string plugin_path(const std::string& name) {
+  const char* given = setting("PERIGEE_DEVICE_PATH");
+  const std::string folder = given ? given : own_folder(), file = fmt::format("/perigee_{}.so", name);
+  if (!given)
+    for (const char* place : {"", "/perigee", "/../perigee", "/../lib/perigee", "/../../perigee", "/../../../perigee"})
+      if (::access((folder + place + file).c_str(), R_OK) == 0) return folder + place + file;
+  return folder + file;
+}
+
 [[noreturn]] void fail_load(const std::string& name, const std::string& why) {
   throw Error(fmt::format("device '{}' cannot be loaded: {}", name, why));
 }
@@ -78,27 +90,47 @@ class Library {
 
 // One operand of a CPU kernel. If the operand is not in host memory, `view` shows a copy.
 struct Staged {
-  explicit Staged(const View& v) : type{v.dtype(), {}, v.shape()}, original(v), view{&type, v.strides, v.data} {
-    if (host_reads(v.type->device)) return;
+  explicit Staged(const View& v) : original(v), view(v) {
+    if (!v || host_reads(v.type->device)) return;
+    type = {v.dtype(), {}, v.shape()};
+    view.type = &type;
     bytes.resize(size_t(v.numel()) * size_t(size_of(v.dtype())));
     view.data = bytes.data();
   }
   Staged(const Staged&) = delete;  // `view` points to `type`
-  Device device() const { return original.type->device; }
+  Device device() const { return original ? original.type->device : Device{}; }
 
   Type type;
   View original, view;
   std::vector<char> bytes;
 };
 
-// Runs the CPU kernel of an op through host copies. For ops that move values between devices, show them or create them.
+// Runs the CPU kernel of an op whose results have a shape that depends on values.
+void run_dynamic_by_host(const KernelArgs& a, std::span<const View> inputs) {
+  std::vector<View> device(a.out.size());
+  std::deque<Staged> host;
+  std::vector<Staged*> results(a.out.size());
+  const auto allocate = [&](int i, const Dims& shape) {
+    device[size_t(i)] = a.allocate(i, shape);
+    results[size_t(i)] = &host.emplace_back(device[size_t(i)]);
+    return results[size_t(i)]->view;
+  };
+  a.op.cpu_kernel.fn(KernelArgs{a.op, inputs, a.out, a.attrs, allocate});
+  for (const Staged* s : results)
+    if (s) upload(s->device(), s->original.data, s->view.data, s->bytes.size());
+}
+
+// Runs the CPU kernel of an op through host copies. For ops that move values between devices, show them or create them,
+// and for those that a device lacks (DeviceTable::host_fallback).
 void run_by_host(const KernelArgs& a) {
-  std::vector<Staged> in(a.in.begin(), a.in.end()), out(a.out.begin(), a.out.end());
+  std::vector<Staged> in(a.in.begin(), a.in.end());
   SmallVector<View, 2> inputs, outputs;
   for (Staged& s : in) {
     download(s.device(), s.view.data, s.original.data, s.bytes.size());
     inputs.push_back(s.view);
   }
+  if (a.op.has(kDynamicShape)) return run_dynamic_by_host(a, inputs);
+  std::vector<Staged> out(a.out.begin(), a.out.end());
   for (Staged& s : out) outputs.push_back(s.view);
   a.op.cpu_kernel.fn(KernelArgs{a.op, inputs, outputs, a.attrs, a.allocate});
   for (Staged& s : out) upload(s.device(), s.original.data, s.view.data, s.bytes.size());
@@ -110,6 +142,9 @@ std::vector<KernelRow> rows_of(const DeviceTable& table) {
   for (const char* op : {"to", "empty", "full", "zeros", "ones"}) rows.push_back({op, run_by_host});
   for (const OpDef* op : registry().ops())
     if (op->has(kEffect)) rows.push_back({op->name, run_by_host});
+  if (table.host_fallback)
+    for (const OpDef* op : registry().ops())
+      if (op->cpu_kernel.fn && !op->decompose) rows.push_back({op->name, run_by_host});
   if (table.kernel_for)
     for (const OpDef* op : registry().ops())
       if (const KernelRow row = table.kernel_for(*op); row.fn) rows.push_back(row);
@@ -117,14 +152,24 @@ std::vector<KernelRow> rows_of(const DeviceTable& table) {
   return rows;
 }
 
+// Calls the entry of a plugin. Its exceptions may not outlive the library.
+const DeviceTable* enter(DeviceEntry entry, const std::string& name) {
+  std::string why;
+  try {
+    return entry(kDeviceAbi, &cpu_table());
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  fail_load(name, why);
+}
+
 // Loads the plugin into the free slot `kind` of the table.
 void load(Loaded& all, const std::string& name, int kind) {
-  const char* folder = setting("PERIGEE_DEVICE_PATH");
-  const std::string path = fmt::format("{}/perigee_{}.so", folder ? folder : own_folder(), name);
+  const std::string path = plugin_path(name);
   Library library(name, path);
   const DeviceEntry entry = library.entry();
   if (!entry) fail_load(name, path + " has no entry perigee_device");
-  const DeviceTable* table = entry(kDeviceAbi, &cpu_table());
+  const DeviceTable* const table = enter(entry, name);
   if (!table || table->abi != kDeviceAbi) fail_load(name, path + " was built for another version of perigee");
   if (name != table->name) fail_load(name, fmt::format("{} provides the device '{}'", path, table->name));
   if (!complete(*table)) fail_load(name, path + " lacks a function of the device table");
@@ -152,6 +197,8 @@ int kind_of(const std::string& name) {
 }  // namespace
 
 const DeviceTable& device_table(Device device) { return *loaded().tables[device.kind]; }
+
+bool runs_by_host(KernelFn fn) { return fn == run_by_host; }
 
 bool only_queues(const OpDef& op, KernelFn fn) {
   return fn != run_by_host && !(op.traits & (kEffect | kDynamicShape)) && op.random_attr < 0;

@@ -1,108 +1,9 @@
-// Binds the formulas to CUDA C++. The build joins this file, special.h, values-inl.h, convert-inl.h, formulas-inl.h and
-// math_formulas-inl.h, without their includes, into the text that starts every source of cuda_source.h.
-//
-// NVRTC has no standard headers. Inside namespace pg, std:: means pg::std, which has the few names that the formulas
-// use.
+// Binds the formulas to CUDA C++. The build joins cuda_std-inl.h, fault.h, formula.h, this file, special.h,
+// values-inl.h, convert-inl.h, formulas-inl.h and math_formulas-inl.h, without their includes, into the text that
+// starts every source of cuda_source.h.
+#include <bit>
+
 namespace pg {
-
-using int8_t = signed char;
-using uint8_t = unsigned char;
-using uint16_t = unsigned short;
-using int32_t = int;
-using uint32_t = unsigned int;
-using int64_t = long long;
-using uint64_t = unsigned long long;
-
-struct Half {
-  uint16_t bits;
-};
-struct BFloat16 {
-  uint16_t bits;
-};
-
-namespace std {
-
-template <bool condition, class A, class B>
-struct Conditional {
-  using type = A;
-};
-template <class A, class B>
-struct Conditional<false, A, B> {
-  using type = B;
-};
-template <bool condition, class A, class B>
-using conditional_t = typename Conditional<condition, A, B>::type;
-
-template <class A, class B>
-inline constexpr bool is_same_v = false;
-template <class A>
-inline constexpr bool is_same_v<A, A> = true;
-template <class T, class... Options>
-inline constexpr bool is_one_of = (is_same_v<T, Options> || ...);
-template <class T>
-inline constexpr bool is_floating_point_v = is_one_of<T, float, double>;
-template <class T>
-inline constexpr bool is_signed_v = is_one_of<T, int8_t, int32_t, int64_t, float, double>;
-template <class T>
-inline constexpr bool is_integral_v = is_one_of<T, bool, int8_t, uint8_t, int32_t, uint32_t, int64_t, uint64_t>;
-template <class T>
-inline constexpr bool is_arithmetic_v = is_integral_v<T> || is_floating_point_v<T>;
-template <class F>
-inline constexpr bool is_invocable_v = requires(F f) {
-  f();
-};
-template <class T, class A>
-inline constexpr bool is_constructible_v = requires(A a) {
-  T(a);
-};
-
-template <class T>
-struct RemoveConst {
-  using type = T;
-};
-template <class T>
-struct RemoveConst<const T> {
-  using type = T;
-};
-template <class T>
-using remove_const_t = typename RemoveConst<T>::type;
-template <class T>
-using make_unsigned_t =
-    conditional_t<sizeof(T) == 1, uint8_t, conditional_t<sizeof(T) == sizeof(int32_t), uint32_t, uint64_t>>;
-
-template <class To, class From>
-__device__ constexpr To bit_cast(From from) {
-  return __builtin_bit_cast(To, from);
-}
-
-template <class T>
-struct numeric_limits;
-template <>
-struct numeric_limits<float> {
-  static __device__ constexpr float max() { return 0x1.fffffep127f; }
-  static __device__ constexpr float infinity() { return bit_cast<float>(0x7f800000u); }
-  static __device__ constexpr float quiet_NaN() { return bit_cast<float>(0x7fc00000u); }
-};
-template <>
-struct numeric_limits<double> {
-  static __device__ constexpr double max() { return 0x1.fffffffffffffp1023; }
-  static __device__ constexpr double infinity() { return bit_cast<double>(0x7ff0000000000000ull); }
-  static __device__ constexpr double quiet_NaN() { return bit_cast<double>(0x7ff8000000000000ull); }
-};
-template <class T>
-requires is_integral_v<T>
-struct numeric_limits<T> {
-  static __device__ constexpr T max() { return T(make_unsigned_t<T>(-1) >> is_signed_v<T>); }
-  static __device__ constexpr T min() { return T(-max() - 1); }  // 0 when max() is odd and unsigned: it wraps
-};
-
-// clang-format off
-using ::acos, ::acosh, ::asin, ::asinh, ::atan, ::atan2, ::atanh, ::ceil, ::copysign, ::cos, ::cosh, ::erf, ::erfc,
-    ::exp, ::exp2, ::expm1, ::fabs, ::floor, ::fmod, ::hypot, ::log, ::log10, ::log1p, ::log2, ::pow, ::rint, ::sin,
-    ::sinh, ::sqrt, ::tan, ::tanh, ::tgamma, ::trunc;
-// clang-format on
-
-}  // namespace std
 
 // The C library's reentrant functions. CUDA's own write no global variable.
 __device__ inline double lgamma_r(double x, int*) { return ::lgamma(x); }
@@ -111,12 +12,20 @@ __device__ inline float lgammaf_r(float x, int*) { return ::lgammaf(x); }
 #define PERIGEE_FORMULAS pg::formulas
 #define PERIGEE_FORMULA_INLINE __device__ inline
 #define PERIGEE_LAZY(...) [&] { return __VA_ARGS__; }
-#define PERIGEE_FORMULA(Name, op, ...) \
-  struct Name;                         \
-  template <>                          \
-  struct Named<op> {                   \
-    using F = Name;                    \
+#define PERIGEE_FORMULA(Name, op_, inputs_, serves_, ...)                                    \
+  struct Name;                                                                               \
+  template <>                                                                                \
+  struct Named<op_> {                                                                        \
+    using F = Name;                                                                          \
+    static constexpr FormulaRow row = {                                                      \
+        .op = op_, .inputs = inputs_, .serves = Serves::serves_ __VA_OPT__(, ) __VA_ARGS__}; \
   };
+
+// The head of a kernel of one argument `a`. The threads of a block of the second kind wait for each other.
+#ifndef PERIGEE_KERNEL
+#define PERIGEE_KERNEL(name, ...) extern "C" __global__ void name(const __grid_constant__ __VA_ARGS__ a)
+#define PERIGEE_BLOCK_KERNEL(name, ...) PERIGEE_KERNEL(name, __VA_ARGS__)
+#endif
 
 namespace formulas {
 
@@ -144,11 +53,25 @@ __device__ inline auto apply([[maybe_unused]] const Params& params, V... values)
     return F()(values...);
 }
 
-// The argument of a kernel; see cuda_arguments in cuda_source.h.
+// Whether the op refuses this divisor or exponent.
+template <OpName op, class T>
+__device__ inline bool refused(T y) {
+  return Named<op>::row.check == SpanCheck::kZeroDivisor ? y == T(0) : y < T(0);
+}
+
+// The argument of the kernel of a fused body.
 template <int size>
 struct Words {
   int64_t word[size];
 };
+// The value whose bytes a word starts with.
+template <class T>
+__device__ inline T bits(int64_t word) {
+  if constexpr (sizeof(T) == 8) return std::bit_cast<T>(word);
+  if constexpr (sizeof(T) == 4) return std::bit_cast<T>(uint32_t(word));
+  if constexpr (sizeof(T) == 2) return std::bit_cast<T>(uint16_t(word));
+  if constexpr (sizeof(T) == 1) return T(word);
+}
 template <class T>
 __device__ inline T load(int64_t address, int64_t at) {
   return reinterpret_cast<const T*>(address)[at];
@@ -159,4 +82,16 @@ __device__ inline void store(int64_t address, int64_t at, T value) {
 }
 
 }  // namespace formulas
+
+// Keeps the first report of a stream.
+__device__ inline void report(Fault* fault, int32_t number, int64_t value, int64_t at) {
+  if (atomicCAS(&fault->report, 0, number) != 0) return;
+  fault->value = value;
+  fault->at = at;
+  __threadfence_system();
+}
+// The position of this thread among all, and their number.
+__device__ inline int64_t thread_index() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ inline int64_t thread_count() { return int64_t(gridDim.x) * blockDim.x; }
+
 }  // namespace pg

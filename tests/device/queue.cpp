@@ -66,6 +66,18 @@ Queues& queues() {
   return *instance;
 }
 
+void (*before_work)() = nullptr;
+void (*after_work)() = nullptr;
+struct Around {
+  Around() {
+    if (before_work) before_work();
+  }
+  ~Around() {
+    if (after_work) after_work();
+  }
+  Around(const Around&) = delete;
+};
+
 bool ready(const Stream& s) { return !s.tasks.empty() && (!s.tasks.front().after || s.tasks.front().after->reached); }
 
 void perform(Stream& s) {
@@ -86,6 +98,8 @@ void perform(Stream& s) {
 template <class F>
 void perform_until(F done) {
   Queues& all = queues();
+  if (done()) return;
+  const Around around;
   while (!done()) {
     std::vector<Stream*> able;
     for (const auto& s : all.streams)
@@ -189,6 +203,20 @@ void launch(int, void* stream, void* program) {
 }
 
 void destroy_program(int, void* program) { delete static_cast<std::vector<Task>*>(program); }
+
+void* copy_program(void* program) { return new std::vector<Task>(*static_cast<std::vector<Task>*>(program)); }
+
+bool patch_program(void* program, void* other) {
+  auto &to = *static_cast<std::vector<Task>*>(program), &from = *static_cast<std::vector<Task>*>(other);
+  if (to.size() != from.size()) return false;
+  to = from;
+  return true;
+}
+
+void around_work(void (*before)(), void (*after)()) {
+  before_work = before;
+  after_work = after;
+}
 
 void drain() {
   const std::lock_guard hold(queues().lock);

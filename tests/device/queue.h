@@ -23,7 +23,11 @@ void begin_capture(int index, void* stream);
 void* end_capture(int index, void* stream, void* old);
 void launch(int index, void* stream, void* program);
 void destroy_program(int index, void* program);
+void* copy_program(void* program);
+bool patch_program(void* program, void* other);  // false: they differ in the number of tasks
 
+// What is called before and after work runs on the host's thread.
+void around_work(void (*before)(), void (*after)());
 // Runs all work of all streams. A failure is thrown later, to the caller that waits for its stream.
 void drain();
 

@@ -127,16 +127,16 @@ struct Elements {
     }
   }
   double at(int64_t i) const { return load_number(type.dtype, bytes.data() + i * size_of(type.dtype)); }
-  View view() { return {&type, &strides, bytes.data()}; }
+  View view() const { return {&type, &strides, const_cast<char*>(bytes.data())}; }
 
   Type type;
   Dims strides;
   std::vector<char> bytes;
 };
 
-std::vector<View> views_of(std::vector<Elements>& all) {
+std::vector<View> views_of(const std::vector<Elements>& all) {
   std::vector<View> out;
-  for (Elements& e : all) out.push_back(e.view());
+  for (const Elements& e : all) out.push_back(e.view());
   return out;
 }
 std::vector<Elements> outputs_of(const Body& body) {
@@ -144,6 +144,17 @@ std::vector<Elements> outputs_of(const Body& body) {
   for (const TileOutput& o : body.outputs) out.emplace_back(o.dtype, o.single ? Dims{} : body.space);
   return out;
 }
+
+// The operands of one call of a body.
+constexpr int64_t kGap = 2;
+struct Operands {
+  Operands(const Body& b, int64_t gap) : body(b), out(outputs_of(b)) {
+    for (const TileInput& i : b.inputs) in.emplace_back(i.dtype, i.shape, gap);
+  }
+  CudaCall call() const { return {body, views_of(in), views_of(out)}; }
+  const Body body;
+  std::vector<Elements> in, out;
+};
 
 // The largest difference of two results, in units in the last place of the larger one of result and 1. NaN must agree.
 double difference(const Elements& a, const Elements& b) {
@@ -169,15 +180,15 @@ class HostKernels {
   ~HostKernels() { ::dlclose(library_); }
   HostKernels(const HostKernels&) = delete;
 
-  void run(const NamedBody& b, std::span<const View> in, std::span<const View> out) const {
-    const std::vector<int64_t> words = cuda_arguments(b.body, in, out);
-    const auto kernel = reinterpret_cast<void (*)(const int64_t*)>(find(("call_" + b.name).c_str()));
+  void run(const NamedBody& b, const Operands& operands) const {
+    const CudaCall call = operands.call();
+    const auto kernel = reinterpret_cast<void (*)(const int64_t*)>(find(b.name.c_str()));
     *static_cast<unsigned*>(find("blockDim")) = 3;
     *static_cast<unsigned*>(find("gridDim")) = 2;
     for (unsigned thread = 6; thread-- > 0;) {
       *static_cast<unsigned*>(find("blockIdx")) = thread / 3;
       *static_cast<unsigned*>(find("threadIdx")) = thread % 3;
-      kernel(words.data());
+      kernel(call.words().data());
     }
   }
 
@@ -193,33 +204,57 @@ class HostKernels {
 }  // namespace
 
 TEST_CASE("cuda source: the kernel of a body is its values in order") {
-  CHECK(cuda_kernel(sample_body(), "sample") == R"(namespace pg::formulas {
-extern "C" __global__ void sample(const Words<15> a) {
-  const int64_t threads = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < 24; i += threads) {
-    const Half v0 = load<Half>(a.word[0], (i % 4) * a.word[5] + (i / 4 % 3) * a.word[4] + (i / 12) * a.word[3]);
-    const float v1 = load<float>(a.word[1], (i / 4 % 3) * a.word[7]);
-    const int64_t v2 = load<int64_t>(a.word[2], 0);
+  const Operands operands(sample_body(), 1);
+  const CudaCall call = operands.call();
+  CHECK(call.form() == "fgsffsdn");
+  CHECK(call.source("sample") == R"(namespace pg::formulas {
+PERIGEE_KERNEL(sample, Words<19>) {
+  using I = int32_t;
+  for (int64_t at = thread_index(); at < a.word[0]; at += thread_count()) {
+    const I i = I(at);
+    const I c2 = i % I(a.word[9]), r2 = i / I(a.word[9]);
+    const I c1 = r2 % I(a.word[8]), r1 = r2 / I(a.word[8]);
+    const I c0 = r1;
+    const Half v0 = load<Half>(a.word[1], i);
+    const float v1 = load<float>(a.word[2], c0 * I(a.word[10]) + c1 * I(a.word[11]) + c2 * I(a.word[12]));
+    const int64_t v2 = load<int64_t>(a.word[3], 0);
     const float v3 = convert_one<float>(v0);
-    const float v4 = float(-0.5);
+    const float v4 = bits<float>(a.word[13]);
     const float v5 = apply<"add">({}, v3, v1);
     const float v6 = apply<"mul">({}, v5, v4);
-    const float v7 = convert_one<float>(convert_one<BFloat16>(apply<"hardtanh">({-1.0, 1.0}, v6)));
+    const float v7 = convert_one<float>(convert_one<BFloat16>(apply<"hardtanh">({bits<double>(a.word[14]), bits<double>(a.word[15])}, v6)));
     const bool v8 = apply<"gt">({}, v3, v1);
     const float v9 = apply<"where">({}, v8, v7, v4);
     const int32_t v10 = convert_one<int32_t>(v6);
-    const int64_t v11 = int64_t(3.0);
+    const int64_t v11 = bits<int64_t>(a.word[16]);
+    if (refused<"floor_divide">(v11)) {
+      report(reinterpret_cast<Fault*>(a.word[17]), int32_t(a.word[18]), int64_t(v11), i);
+      continue;
+    }
     const int64_t v12 = apply<"floor_divide">({}, v2, v11);
-    store<Half>(a.word[12], i, convert_one<Half>(v9));
-    store<int32_t>(a.word[13], i, convert_one<int32_t>(v10));
-    if (i == 0) store<int64_t>(a.word[14], i, convert_one<int64_t>(v12));
+    store<Half>(a.word[4], i, convert_one<Half>(v9));
+    store<int32_t>(a.word[5], i, v10);
+    if (i == 0) store<int64_t>(a.word[6], 0, v12);
   }
 }
 }  // namespace pg::formulas
 )");
   Body reduced = sample_body();
   reduced.reduction.op = &registry().require("sum");
-  CHECK(!cuda_kernel(reduced, "sample"));
+  CHECK(!cuda_expresses(reduced));
+  CHECK(cuda_expresses(sample_body()));
+}
+
+TEST_CASE("cuda source: dims that all operands traverse with one stride are one") {
+  Body b;
+  b.space = {2, 3, 4};
+  b.output(b.op("add", {b.input(DType::kFloat32, {2, 3, 4}), b.input(DType::kFloat32, {4})}, DType::kFloat32),
+           DType::kFloat32);
+  CHECK(Operands(b, 1).call().form() == "fgfcn");  // rows of 4
+  b.inputs[1].shape = {};
+  CHECK(Operands(b, 1).call().form() == "fsfbn");
+  CHECK(Operands(b, 2).call().form() == "gsfbn");
+  CHECK(Operands(b, 2).call().words().size() == 1 + 3 + 1 + 1);
 }
 
 TEST_CASE("cuda source: the formulas need no header") {
@@ -232,20 +267,51 @@ TEST_CASE("cuda source: the formulas need no header") {
 
 TEST_CASE("cuda source: writes every row" * doctest::skip()) {
   REQUIRE(folder());
-  std::ofstream cuda(std::string(folder()) + "/formulas.cu"), host(std::string(folder()) + "/formulas.cpp");
+  std::ofstream cuda(std::string(folder()) + "/formulas.cu");
   cuda << cuda_formulas();
-  host << "#include \"formulas.cu\"\n";
   const std::vector<NamedBody> all = all_bodies();
-  for (const NamedBody& b : all) {
-    cuda << *cuda_kernel(b.body, b.name);
-    const size_t words = b.body.inputs.size() * size_t(1 + b.body.space.size()) + b.body.outputs.size();
-    host << "extern \"C\" void call_" << b.name << "(const void* words) {\n  pg::formulas::" << b.name
-         << "(*static_cast<const pg::formulas::Words<" << words << ">*>(words));\n}\n";
-  }
+  for (const NamedBody& b : all) cuda << Operands(b.body, kGap).call().source(b.name);
   CHECK(all.size() > 80);
   CHECK(cuda.flush());
-  CHECK(host.flush());
 }
+
+#ifdef PERIGEE_FAKE_CUDA
+TEST_CASE("cuda source: NVRTC compiles every kernel" * doctest::skip()) {
+  struct Compiler {
+    void* plugin = ::dlopen(PERIGEE_CUDA, RTLD_NOW);
+    int arch = 0, count = 0;
+    bool absent = false;
+    void compile(const char* name, const char* source) {
+      char error[4000] = {};
+      using Compile = int64_t (*)(int, const char*, char*, size_t);
+      const auto size =
+          reinterpret_cast<Compile>(::dlsym(plugin, "perigee_cuda_compile"))(arch, source, error, sizeof error);
+      absent |= std::string_view(error).find("cannot be opened") != std::string_view::npos;
+      if (!absent) CHECK_MESSAGE(size > 0, std::string(name), " ", std::string(error));
+      ++count;
+    }
+  } compiler;
+  REQUIRE_MESSAGE(compiler.plugin, ::dlerror());
+  const bool all = std::getenv("PERIGEE_CUDA_ALL") != nullptr;
+  using Each = void (*)(void*, const char*, const char*);
+  const auto corpus = reinterpret_cast<void (*)(bool, Each, void*)>(::dlsym(compiler.plugin, "perigee_cuda_corpus"));
+  const auto each = [](void* user, const char* name, const char* source) {
+    static_cast<Compiler*>(user)->compile(name, source);
+  };
+  for (const int arch : {75, 80, 90}) {
+    compiler.arch = arch;
+    if (all || arch == 80) corpus(all, each, &compiler);
+    std::string bodies;  // one module, as the formulas take most of the time
+    for (const NamedBody& b : all_bodies())
+      if (all || b.name.size() % 4 == 0) bodies += Operands(b.body, kGap).call().source(b.name);
+    compiler.compile("pointwise bodies", bodies.c_str());
+  }
+  if (compiler.absent)
+    MESSAGE("no libnvrtc: not compiled");
+  else
+    MESSAGE("NVRTC: ", compiler.count, " modules");
+}
+#endif
 
 TEST_CASE("cuda source: computes what the CPU computes" * doctest::skip()) {
   REQUIRE(folder());
@@ -253,10 +319,11 @@ TEST_CASE("cuda source: computes what the CPU computes" * doctest::skip()) {
   std::mt19937 random(1);
   for (const NamedBody& b : all_bodies()) {
     CAPTURE(b.name);
-    std::vector<Elements> in, expected = outputs_of(b.body), got = outputs_of(b.body);
-    for (const TileInput& i : b.body.inputs) in.emplace_back(i.dtype, i.shape, 2).fill(random);
-    make_tile_kernel(b.body)->run(views_of(in), views_of(expected));
-    kernels.run(b, views_of(in), views_of(got));
+    Operands operands(b.body, kGap);
+    std::vector<Elements> expected = outputs_of(b.body), &got = operands.out;
+    for (Elements& e : operands.in) e.fill(random);
+    make_tile_kernel(b.body)->run(views_of(operands.in), views_of(expected));
+    kernels.run(b, operands);
     // The CPU computes elementary functions of float32 with polynomials of its own.
     const cpu::SpanRow* row = cpu::find_span(b.op);
     for (size_t k = 0; k < got.size(); ++k) {

@@ -1,0 +1,37 @@
+// Kernels from source: NVRTC compiles a module at its first use; the result is kept in memory, and on disk for other
+// processes.
+#pragma once
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tensor/cuda/gpu.h"
+
+namespace pg::cuda {
+
+// Compiles the formulas followed by `source` for an architecture. Throws Error with the compiler's log.
+std::vector<char> compile(int arch, std::string_view source);
+
+// Files of the folder $XDG_CACHE_HOME/perigee or ~/.cache/perigee. A file that cannot be read or written or is damaged
+// counts as absent.
+std::vector<char> read_cached(const std::string& key);  // empty: absent
+void write_cached(const std::string& key, const std::vector<char>& data);
+
+// The modules of one device.
+class Modules {
+ public:
+  explicit Modules(Gpu& gpu) : gpu_(gpu) {}
+  // Returns the kernel `name` of a module. `key` names the module; `source` is called if it is new.
+  CUfunction kernel(const std::string& key, const char* name, const std::function<std::string()>& source);
+
+ private:
+  Gpu& gpu_;
+  std::mutex lock_;
+  std::unordered_map<std::string, CUmodule> modules_;
+  std::unordered_map<std::string, CUfunction> kernels_;  // by key and name
+};
+
+}  // namespace pg::cuda

@@ -1,0 +1,23 @@
+#include "tensor/cuda/driver.h"
+
+namespace pg::cuda {
+
+Driver::Driver() : library("PERIGEE_CUDA_DRIVER", {"libcuda.so.1"}) {
+#define F(name) name.bind(library, PERIGEE_CUDA_NAME(name));
+  PERIGEE_DRIVER_FUNCTIONS(F)
+#undef F
+}
+
+const Driver& driver() {
+  static const Driver& instance = *new Driver;
+  return instance;
+}
+
+void check_driver(int status, const char* function) {
+  if (status == CUDA_SUCCESS) return;
+  const char* text = nullptr;
+  if (driver().cuGetErrorString.status(CUresult(status), &text) != CUDA_SUCCESS || !text) text = "unknown error";
+  fail_call(function, text);
+}
+
+}  // namespace pg::cuda

@@ -1,0 +1,32 @@
+// Launches of kernels.
+#pragma once
+#include "tensor/cuda/stream.h"
+
+namespace pg::cuda {
+
+inline constexpr unsigned kThreads = 256;  // of a block
+
+// Runs a kernel whose threads share `count` elements among them, in any number.
+void launch(Stream& stream, CUfunction kernel, int64_t count, const void* argument);
+// Runs `blocks` blocks of `threads` threads.
+void launch_blocks(Stream& stream, CUfunction kernel, int64_t blocks, unsigned threads, const void* argument);
+
+// A kernel of tensor/cuda/kernels/FAMILY.cuh. `types` is the text of declarations that it depends on.
+CUfunction family_kernel(Stream& stream, const char* family, const std::string& types, const char* name);
+// The type of an element in source text.
+const char* type_text(DType t);
+
+// Memory for one call. It is reused by later work of the stream, or lives as long as the program that is captured.
+class Scratch {
+ public:
+  Scratch(Stream& stream, size_t bytes);
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  Stream& stream_;
+  void* data_;
+};
+
+}  // namespace pg::cuda

@@ -1,0 +1,229 @@
+// Kernels that copy, convert and fill, made of pointwise bodies with strided operands.
+#include <algorithm>
+
+#include "tensor/cuda/kernels.h"
+#include "tensor/cuda/kernels/arguments.cuh"
+#include "tensor/cuda/launch.h"
+#include "tensor/cuda/layout.h"
+#include "tensor/error.h"
+#include "tensor/op.h"
+
+namespace pg::cuda {
+namespace {
+
+Stream& stream_of(const KernelArgs& a) { return stream_at(a.stream); }
+
+void zeros(const KernelArgs& a) { fill_view(stream_of(a), a.out[0], 0); }
+void ones(const KernelArgs& a) { fill_view(stream_of(a), a.out[0], 1); }
+void full(const KernelArgs& a) { fill_view(stream_of(a), a.out[0], a.attr<double>("value")); }
+// Elements without a value still have to be valid for their dtype.
+void leave(const KernelArgs& a) {
+  if (a.out[0].dtype() == DType::kBool) zeros(a);
+}
+
+void copy(const KernelArgs& a) { convert_view(stream_of(a), a.in[0], a.out[0]); }
+
+// The elements in the order of positions, in another shape.
+void reshape(const KernelArgs& a) {
+  const Placed out(a.out[0], a.in[0].shape());
+  convert_view(stream_of(a), a.in[0], out.view);
+}
+
+// Copies to the memory of another device, or of the host.
+void send(Stream& stream, const View& from, const View& to) {
+  const size_t bytes = size_t(from.numel() * size_of(from.dtype()));
+  if (bytes == 0) return;
+  if (stream.capture) throw Error("to: a program on the device cannot copy to another device");
+  const auto source = reinterpret_cast<CUdeviceptr>(from.data), target = reinterpret_cast<CUdeviceptr>(to.data);
+  const Device device = to.type->device;
+  if (device.is_cpu())
+    driver().cuMemcpyDtoHAsync(to.data, source, bytes, stream.handle);
+  else if (device.kind == from.type->device.kind)
+    driver().cuMemcpyPeerAsync(target, gpu(device.index).context, source, gpu(stream.gpu.index).context, bytes,
+                               stream.handle);
+  else
+    throw Error("to: no copies between these devices; go through \"cpu\"");
+  stream.wait();
+}
+
+void to(const KernelArgs& a) {
+  const View &in = a.in[0], &out = a.out[0];
+  if (in.type->device == out.type->device) return convert_view(stream_of(a), in, out);
+  if (in.dtype() == out.dtype()) return send(stream_of(a), in, out);
+  const Scratch memory(stream_of(a), size_t(out.numel() * size_of(out.dtype())));
+  Type type{out.dtype(), in.type->device, out.shape()};
+  const View converted{&type, out.strides, memory.data()};
+  convert_view(stream_of(a), in, converted);
+  send(stream_of(a), converted, out);
+}
+
+// Copies input after input into its part of the result along a dim.
+void cat(const KernelArgs& a) {
+  const View& out = a.out[0];
+  const int d = a.dim("dim", out.rank());
+  int64_t at = 0;
+  for (const View& in : a.in) {
+    if (in.rank() != out.rank() || in.numel() == 0) continue;
+    Placed part(out, in.shape(), *out.strides, at * (*out.strides)[d]);
+    convert_view(stream_of(a), in, part.view);
+    at += in.size(d);
+  }
+}
+
+void stack(const KernelArgs& a) {
+  const View& out = a.out[0];
+  const int d = a.dim("dim", out.rank());
+  Dims strides = *out.strides;
+  const int64_t step = strides[d];
+  strides.erase(d);
+  for (size_t i = 0; i < a.in.size(); ++i) {
+    Placed part(out, a.in[i].shape(), strides, int64_t(i) * step);
+    convert_view(stream_of(a), a.in[i], part.view);
+  }
+}
+
+// The region of a contiguous `whole` that the attributes start, length, step and drop describe. A negative start counts
+// from the end; a length of -1 extends to the end.
+struct Region {
+  Dims shape, strides;
+  int64_t offset = 0;
+  Region(const KernelArgs& a, const View& whole) {
+    const Ints &start = a.attr<Ints>("start"), &length = a.attr<Ints>("length"), &step = a.attr<Ints>("step"),
+               &drop = a.attr<Ints>("drop");
+    for (int d = 0; d < whole.rank(); ++d) {
+      const int64_t stride = (*whole.strides)[d], size = whole.size(d), by = step[size_t(d)];
+      const int64_t first = start[size_t(d)] < 0 ? start[size_t(d)] + size : start[size_t(d)];
+      offset += first * stride;
+      if (drop[size_t(d)]) continue;
+      const int64_t given = length[size_t(d)];
+      shape.push_back(given == -1 ? std::max<int64_t>(0, size - first + by - 1) / by : given);
+      strides.push_back(by * stride);
+    }
+  }
+};
+
+void slice_backward(const KernelArgs& a) {
+  const View& out = a.out[0];
+  const Region region(a, out);
+  fill_view(stream_of(a), out, 0);
+  convert_view(stream_of(a), a.in[0], Placed(out, region.shape, region.strides, region.offset).view);
+}
+
+void slice_assign(const KernelArgs& a) {
+  const View &value = a.in[1], &out = a.out[0];
+  const Region region(a, out);
+  if (out.data != a.in[0].data) convert_view(stream_of(a), a.in[0], out);
+  if (numel(region.shape) == 0) return;
+  const Placed to(out, region.shape, region.strides, region.offset);
+  // Leading dims of size 1 of the value may be more than the region has.
+  Dims shape = value.shape(), strides = *value.strides;
+  while (shape.size() > region.shape.size()) shape.erase(0), strides.erase(0);
+  const Placed from(value, shape, strides, 0);
+  if (value.type->device.is_cpu()) return fill_view(stream_of(a), to.view, load_number(value.dtype(), value.data));
+  convert_view(stream_of(a), from.view, to.view);
+}
+
+void diagonal_backward(const KernelArgs& a) {
+  const View& out = a.out[0];
+  const int rows = a.dim("dim1", out.rank()), columns = a.dim("dim2", out.rank());
+  const int64_t offset = a.attr<int64_t>("offset");
+  const Dims& all = *out.strides;
+  fill_view(stream_of(a), out, 0);
+  if (a.in[0].numel() == 0) return;
+  Dims strides = all;
+  strides.erase(std::max(rows, columns));
+  strides.erase(std::min(rows, columns));
+  strides.push_back(all[rows] + all[columns]);
+  const int64_t at = offset < 0 ? -offset * all[rows] : offset * all[columns];
+  convert_view(stream_of(a), a.in[0], Placed(out, a.in[0].shape(), strides, at).view);
+}
+
+void masked_fill(const KernelArgs& a) {
+  const View in[] = {a.in[1], a.in[2], a.in[0]};
+  run_pointwise("where", stream_of(a), in, a.out[0]);
+}
+
+// Parts of matrices and ranges (kernels/matrix.cuh).
+void run_matrix(const KernelArgs& a, const char* name, kernels::MatrixArgs args) {
+  const View& out = a.out[0];
+  args.out = out.data;
+  args.count = out.numel();
+  const std::string types = fmt::format("using T = {};\n", type_text(out.dtype()));
+  launch(stream_of(a), family_kernel(stream_of(a), "matrix", types, name), args.count, &args);
+}
+
+template <bool kLower>
+void triangle(const KernelArgs& a) {
+  const View& x = a.in[0];
+  kernels::MatrixArgs args = {};
+  args.x = x.data;
+  args.rows = x.size(x.rank() - 2), args.columns = x.size(x.rank() - 1);
+  args.diagonal = a.attr<int64_t>("diagonal");
+  run_matrix(a, kLower ? "lower" : "upper", args);
+}
+
+void eye(const KernelArgs& a) {
+  kernels::MatrixArgs args = {};
+  args.columns = a.out[0].size(1);
+  run_matrix(a, "eye", args);
+}
+
+void range(const KernelArgs& a) {
+  kernels::MatrixArgs args = {};
+  args.start = a.attr<double>("start"), args.step = a.attr<double>("step");
+  run_matrix(a, "range", args);
+}
+
+void linspace(const KernelArgs& a) {
+  kernels::MatrixArgs args = {};
+  const int64_t n = a.out[0].numel();
+  args.start = a.attr<double>("start"), args.stop = a.attr<double>("stop");
+  args.step = n > 1 ? (args.stop - args.start) / double(n - 1) : 0;
+  run_matrix(a, "linspace", args);
+}
+
+void flip(const KernelArgs& a) {
+  const View& in = a.in[0];
+  Dims strides = *in.strides;
+  int64_t offset = 0;
+  if (in.numel() == 0) return;
+  for (int64_t d : a.dims("dims", in.rank())) {
+    offset += strides[int(d)] * (in.size(int(d)) - 1);
+    strides[int(d)] = -strides[int(d)];
+  }
+  convert_view(stream_of(a), Placed(in, in.shape(), strides, offset).view, a.out[0]);
+}
+
+}  // namespace
+
+std::vector<KernelRow> move_rows() {
+  return {{"zeros", zeros},
+          {"ones", ones},
+          {"full", full},
+          {"empty", leave},
+          {"zeros_like", zeros, kStridedInputs},
+          {"ones_like", ones, kStridedInputs},
+          {"full_like", full, kStridedInputs},
+          {"empty_like", leave, kStridedInputs},
+          {"contiguous", copy, kStridedInputs},
+          {"clone", copy, kStridedInputs},
+          {"to", to},
+          {"reshape", reshape, kStridedInputs},
+          {"reshape_to", reshape, kStridedInputs},
+          {"reshape_as", reshape, kStridedInputs},
+          {"flatten", reshape, kStridedInputs},
+          {"cat", cat, kStridedInputs},
+          {"stack", stack, kStridedInputs},
+          {"flip", flip, kStridedInputs},
+          {"slice_backward", slice_backward, kStridedInputs},
+          {"slice_assign", slice_assign, kStridedInputs},
+          {"diagonal_backward", diagonal_backward, kStridedInputs},
+          {"masked_fill", masked_fill, kStridedInputs},
+          {"tril", triangle<true>},
+          {"triu", triangle<false>},
+          {"eye", eye},
+          {"range", range},
+          {"linspace", linspace}};
+}
+
+}  // namespace pg::cuda

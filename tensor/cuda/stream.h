@@ -1,0 +1,68 @@
+// Streams and events of the device table, and the errors of kernels that look at values.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tensor/cuda/gpu.h"
+#include "tensor/kernel.h"
+#include "tensor/kernels/fault.h"
+
+namespace pg::cuda {
+
+// A Fault in host memory that kernels can write.
+class FaultSlot {
+ public:
+  FaultSlot();
+  ~FaultSlot();
+  FaultSlot(const FaultSlot&) = delete;
+  Fault* get() const { return fault_; }
+
+ private:
+  Fault* fault_ = nullptr;
+};
+
+struct Capture;
+
+struct Stream {
+  explicit Stream(Gpu& on);
+  ~Stream();
+  Stream(const Stream&) = delete;
+
+  Gpu& gpu;
+  CUstream handle = nullptr;
+  std::shared_ptr<FaultSlot> fault;
+  std::unique_ptr<Capture> capture;                 // of the program that is being captured
+  std::mutex lock;                                  // of `watched`
+  std::vector<std::shared_ptr<FaultSlot>> watched;  // of the programs that were launched since the last wait
+
+  void wait();                  // throws LateError for what a kernel refused
+  void raise_fault(bool done);  // the same without waiting; `done`: all work of the stream is
+};
+
+inline Stream& stream_at(void* stream) { return *static_cast<Stream*>(stream); }
+
+// What a kernel refuses: `OP: bad argument 'NAME' (expected …, got …)`.
+struct Refusal {
+  const OpDef* op = nullptr;
+  size_t input = 0;             // flattened
+  const char* place = nullptr;  // KernelArgs::place
+  enum class Kind : uint8_t { kIndex, kDivisor, kExponent, kAssert } kind = Kind::kIndex;
+  bool negative = false;         // kIndex: values may count from the end
+  int64_t size = 0, base = 1;    // kIndex
+  std::string argument, detail;  // the name of the input; of kAssert, the message
+  Dims shape;                    // of the input
+};
+// Returns the number of the report, the same for an equal refusal.
+int32_t report_number(const Refusal& refusal);
+
+void* create_stream(int index);
+void destroy_stream(int index, void* stream);
+void synchronize(int index, void* stream);
+void* create_event(int index);
+void destroy_event(int index, void* event);
+void record(int index, void* stream, void* event);
+void follow(int index, void* stream, void* event);
+void await(int index, void* event);
+
+}  // namespace pg::cuda

@@ -1,0 +1,99 @@
+// The table of the device, and the entry of the plugin.
+#include "tensor/cuda/capture.h"
+#include "tensor/cuda/kernels.h"
+#include "tensor/cuda/memory.h"
+#include "tensor/cuda/stream.h"
+#include "tensor/device_abi.h"
+
+namespace pg::cuda {
+namespace {
+
+CUdeviceptr address(const void* data) { return reinterpret_cast<CUdeviceptr>(data); }
+CUstream handle(int index, void* stream) {
+  gpu(index);
+  return stream_at(stream).handle;
+}
+
+void* allocate(int index, void* stream, size_t bytes) { return gpu(index).memory->allocate(&stream_at(stream), bytes); }
+void release(int index, void* stream, void* data, size_t) { gpu(index).memory->release(&stream_at(stream), data); }
+
+void copy_in(int index, void* stream, void* to, const void* from_host, size_t bytes) {
+  driver().cuMemcpyHtoDAsync(address(to), from_host, bytes, handle(index, stream));
+}
+void copy_out(int index, void* stream, void* to_host, const void* from, size_t bytes) {
+  driver().cuMemcpyDtoHAsync(to_host, address(from), bytes, handle(index, stream));
+}
+void copy(int index, void* stream, void* to, const void* from, size_t bytes) {
+  driver().cuMemcpyDtoDAsync(address(to), address(from), bytes, handle(index, stream));
+}
+void clear(int index, void* stream, void* to, size_t bytes) {
+  driver().cuMemsetD8Async(address(to), 0, bytes, handle(index, stream));
+}
+void copy_between(int index, void* stream, void* to, int from_index, const void* from, size_t bytes) {
+  const CUcontext source = gpu(from_index).context, target = gpu(index).context;
+  driver().cuMemcpyPeerAsync(address(to), target, address(from), source, bytes, stream_at(stream).handle);
+}
+
+void* allocate_pinned(size_t bytes) {
+  gpu(0);
+  void* data = nullptr;
+  const CUresult status = driver().cuMemHostAlloc.status(&data, bytes, CU_MEMHOSTALLOC_PORTABLE);
+  if (status == CUDA_ERROR_OUT_OF_MEMORY) return nullptr;
+  check_driver(status, "cuMemHostAlloc");
+  return data;
+}
+void release_pinned(void* data, size_t) { driver().cuMemFreeHost.status(data); }
+
+std::span<const KernelRow> rows() {
+  static const std::vector<KernelRow> all = [] {
+    std::vector<KernelRow> rows;
+    for (const auto family : {move_rows, reduce_rows, index_rows, softmax_rows, random_rows, product_rows, optim_rows})
+      for (const KernelRow& row : family()) rows.push_back(row);
+    return rows;
+  }();
+  return all;
+}
+
+const DeviceTable& table() {
+  static const DeviceTable instance = {
+      .abi = kDeviceAbi,
+      .name = "cuda",
+      .count = gpu_count,
+      .create_stream = create_stream,
+      .destroy_stream = destroy_stream,
+      .synchronize = synchronize,
+      .create_event = create_event,
+      .destroy_event = destroy_event,
+      .record = record,
+      .follow = follow,
+      .await = await,
+      .allocate = allocate,
+      .release = release,
+      .copy_in = copy_in,
+      .copy_out = copy_out,
+      .copy = copy,
+      .clear = clear,
+      .copy_between = copy_between,
+      .allocate_pinned = allocate_pinned,
+      .release_pinned = release_pinned,
+      .kernels = rows(),
+      .kernel_for = pointwise_row,
+      .host_fallback = true,
+      .compile = compile_body,
+      .begin_capture = begin_capture,
+      .end_capture = end_capture,
+      .launch = launch_program,
+      .destroy_program = destroy_program,
+  };
+  return instance;
+}
+
+}  // namespace
+}  // namespace pg::cuda
+
+extern "C" __attribute__((visibility("default"))) const pg::DeviceTable* perigee_device(uint64_t abi,
+                                                                                        const pg::DeviceTable*) {
+  if (abi != pg::kDeviceAbi) return nullptr;
+  pg::cuda::start();
+  return &pg::cuda::table();
+}

@@ -1,0 +1,74 @@
+// NVRTC by the host's compiler. The "cubin" is the size of a shared object and its bytes.
+#include <nvrtc.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "fake.h"
+
+struct _nvrtcProgram {
+  std::string source, log, binary;
+};
+
+namespace {
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void compile(_nvrtcProgram& program) {
+  std::string folder = (std::filesystem::temp_directory_path() / "perigee-fake-XXXXXX").string();
+  if (!::mkdtemp(folder.data())) return void(program.log = "no temporary folder");
+  std::ofstream(folder + "/kernel.cpp") << program.source;
+  const std::string command =
+      "c++ -std=c++20 -O1 -ffp-contract=off -fno-math-errno -w -fmax-errors=3 -shared -fPIC -include " +
+      std::string(PERIGEE_ON_HOST) + " " + folder + "/kernel.cpp -o " + folder + "/kernel.so 2>" + folder + "/log";
+  if (std::system(command.c_str()) == 0) {
+    const std::string object = bytes_of(folder + "/kernel.so");
+    const uint64_t size = object.size();
+    program.binary.assign(reinterpret_cast<const char*>(&size), sizeof size);
+    program.binary += object;
+  }
+  program.log = bytes_of(folder + "/log");
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+}
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+nvrtcResult nvrtcVersion(int* major, int* minor) { return *major = 12, *minor = 0, NVRTC_SUCCESS; }
+nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* text, const char*, int, const char* const*,
+                               const char* const*) {
+  *program = new _nvrtcProgram{text, "", ""};
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) { return delete *program, NVRTC_SUCCESS; }
+nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int, const char* const*) {
+  if (const int status = fake::failure("nvrtcCompileProgram")) return nvrtcResult(status);
+  compile(*program);
+  return program->binary.empty() ? NVRTC_ERROR_COMPILATION : NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, size_t* size) {
+  return *size = program->log.size() + 1, NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) {
+  std::memcpy(log, program->log.c_str(), program->log.size() + 1);
+  return NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, size_t* size) {
+  return *size = program->binary.size(), NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char* binary) {
+  std::memcpy(binary, program->binary.data(), program->binary.size());
+  return NVRTC_SUCCESS;
+}
+#pragma GCC visibility pop

@@ -1,0 +1,103 @@
+// Runs the threads of a grid one after the other. Threads that wait for their block are fibers: the block takes turns.
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <memory>
+#include <vector>
+
+#include "fake.h"
+
+namespace fake {
+namespace {
+
+struct Position {
+  unsigned x;
+};
+struct Positions {
+  explicit Positions(void* module)
+      : thread(find(module, "threadIdx")),
+        block(find(module, "blockIdx")),
+        threads(find(module, "blockDim")),
+        blocks(find(module, "gridDim")) {}
+  static Position* find(void* module, const char* name) { return static_cast<Position*>(dlsym(module, name)); }
+  Position *thread, *block, *threads, *blocks;
+};
+
+constexpr size_t kStack = 64 << 10;
+
+// Lives as long as the process: after a thread it waits for the next one.
+struct Fiber {
+  std::unique_ptr<char[]> stack{new char[kStack]};
+  jmp_buf place = {};  // where it goes on
+  bool started = false, done = false;
+};
+
+struct Block {
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  jmp_buf scheduler = {};
+  size_t current = 0;
+  void (*kernel)(const void*) = nullptr;
+  const void* argument = nullptr;
+};
+Block block;  // work runs on one thread at a time
+
+// _setjmp makes no system call, as swapcontext does.
+void wait_for_block() {
+  if (!_setjmp(block.fibers[block.current]->place)) _longjmp(block.scheduler, 1);
+}
+
+void run_fiber() {
+  for (;;) {
+    block.kernel(block.argument);
+    block.fibers[block.current]->done = true;
+    wait_for_block();
+  }
+}
+
+void resume(Fiber& fiber) {
+  if (_setjmp(block.scheduler)) return;
+  if (fiber.started) _longjmp(fiber.place, 1);
+  fiber.started = true;
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = fiber.stack.get();
+  context.uc_stack.ss_size = kStack;
+  context.uc_link = nullptr;
+  makecontext(&context, run_fiber, 0);
+  setcontext(&context);
+}
+
+void run_block(const Positions& at, unsigned threads) {
+  while (block.fibers.size() < threads) block.fibers.push_back(std::make_unique<Fiber>());
+  for (unsigned t = 0; t < threads; ++t) block.fibers[t]->done = false;
+  for (unsigned left = threads; left > 0;)
+    for (unsigned t = 0; t < threads; ++t) {
+      if (block.fibers[t]->done) continue;
+      block.current = t;
+      at.thread->x = t;
+      resume(*block.fibers[t]);
+      left -= block.fibers[t]->done;
+    }
+}
+
+}  // namespace
+
+void run_grid(void* module, void (*kernel)(const void*), bool waits, unsigned blocks, unsigned threads,
+              const void* argument) {
+  const Positions at(module);
+  at.threads->x = threads;
+  at.blocks->x = blocks;
+  if (waits) *static_cast<void (**)()>(dlsym(module, "wait_for_block")) = wait_for_block;
+  block.kernel = kernel;
+  block.argument = argument;
+  for (unsigned b = 0; b < blocks; ++b) {
+    at.block->x = b;
+    if (waits)
+      run_block(at, threads);
+    else
+      for (unsigned t = 0; t < threads; ++t) at.thread->x = t, kernel(argument);
+  }
+}
+
+}  // namespace fake
