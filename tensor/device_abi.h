@@ -46,7 +46,8 @@ inline constexpr Field kTable[] = {
     F(await),         F(allocate),     F(release),       F(copy_in),         F(copy_out),
     F(copy),          F(clear),        F(copy_between),  F(allocate_pinned), F(release_pinned),
     F(kernels),       F(kernel_for),   F(supports),      F(host_fallback),   F(compile),
-    F(begin_capture), F(end_capture),  F(launch),        F(destroy_program)};
+    F(begin_capture), F(end_capture),  F(launch),        F(destroy_program), F(title),
+    F(memory),        F(set_switch)};
 PG_COMPLETE(kTable, DeviceTable);
 #undef F
 #define F(field) PG_FIELD(KernelRow, field)
@@ -88,9 +89,10 @@ constexpr uint64_t of_layout() {
   for (const uint64_t part : {mix(0, kTable), mix(0, kRow), mix(0, kView), mix(0, kType), mix(0, kAttr), mix(0, kTile),
                               mix(0, kBody), mix(0, kOp)})
     hash = mix(hash, part);
-  for (const size_t size : {sizeof(KernelArgs), sizeof(AttrValue), sizeof(Attrs), sizeof(OpDef), sizeof(InputDef),
-                            sizeof(Dims), sizeof(TileInput), sizeof(TileOutput), sizeof(TileReduction),
-                            sizeof(PreparedKernel), size_t(kDTypeCount), std::variant_size_v<AttrValue>})
+  for (const size_t size :
+       {sizeof(KernelArgs), sizeof(AttrValue), sizeof(Attrs), sizeof(OpDef), sizeof(InputDef), sizeof(Dims),
+        sizeof(TileInput), sizeof(TileOutput), sizeof(TileReduction), sizeof(PreparedKernel), sizeof(DeviceMemory),
+        size_t(kDTypeCount), std::variant_size_v<AttrValue>})
     hash = mix(hash, size);
   return hash;
 }

@@ -28,6 +28,11 @@ class LateError : public Error {
   const char* place;
 };
 
+// Bytes of a device's memory: of arrays, kept for reuse, and free and in all as the driver counts them.
+struct DeviceMemory {
+  size_t used = 0, cached = 0, free = 0, total = 0;
+};
+
 // Every function may throw pg::Error except release, release_pinned and destroy_…. Entries are required unless marked
 // optional. A null optional entry means that the device lacks the feature; the core then works without it.
 struct DeviceTable {
@@ -78,6 +83,11 @@ struct DeviceTable {
   void* (*end_capture)(int index, void* stream, void* old) = nullptr;
   void (*launch)(int index, void* stream, void* program) = nullptr;
   void (*destroy_program)(int index, void* program) = nullptr;  // launches that are queued still run
+
+  // Optional: facts for scripts.
+  const char* (*title)(int index) = nullptr;  // the product's name, which lives as long as the process
+  DeviceMemory (*memory)(int index) = nullptr;
+  bool (*set_switch)(const char* name, bool on) = nullptr;  // returns false for a switch that the kind lacks
 };
 
 // The one symbol that a plugin exports: extern "C" const pg::DeviceTable* perigee_device(uint64_t abi, const

@@ -177,6 +177,50 @@ int synchronize(lua_State* L, State& state) {
   return 0;
 }
 
+// The facts of a device's table. The device must have them.
+template <class F>
+F fact(F entry, const char* op, Device device) {
+  if (!entry) throw Error(fmt::format("{}: device '{}' does not say", op, name_of(device)));
+  return entry;
+}
+
+// device_title(device) → the product's name
+int device_title(lua_State* L, State& state) {
+  const Device device = check_device(L, state, 1, "device_name", "device");
+  lua_pushstring(L, fact(device_table(device).title, "device_name", device)(device.index));
+  return 1;
+}
+
+// device_memory(device) → {used =, cached =, free =, total =} in bytes
+int device_memory(lua_State* L, State& state) {
+  const Device device = check_device(L, state, 1, "memory", "device");
+  const DeviceMemory memory = fact(device_table(device).memory, "memory", device)(device.index);
+  lua_createtable(L, 0, 4);
+  const std::pair<const char*, size_t> fields[] = {
+      {"used", memory.used}, {"cached", memory.cached}, {"free", memory.free}, {"total", memory.total}};
+  for (const auto& [name, value] : fields) {
+    lua_pushnumber(L, double(value));
+    lua_setfield(L, -2, name);
+  }
+  return 1;
+}
+
+// device_count(device) → how many devices of its kind there are
+int device_count(lua_State* L, State& state) {
+  const Device device = check_device(L, state, 1, "device_count", "device");
+  lua_pushinteger(L, device.is_cpu() ? 1 : device_table(device).count());
+  return 1;
+}
+
+// set_switch(device, name, on)
+int set_switch(lua_State* L, State& state) {
+  const Device device = check_device(L, state, 1, "set_switch", "device");
+  const std::string name = check_string(L, state, 2, "set_switch", "name");
+  if (!fact(device_table(device).set_switch, name.c_str(), device)(name.c_str(), lua_toboolean(L, 3)))
+    throw Error(fmt::format("{}: device '{}' has no such switch", name, name_of(device)));
+  return 0;
+}
+
 // For tests.
 int gc_stress(lua_State* L, State& state) {
   state.gc_stress = lua_toboolean(L, 1);
@@ -266,6 +310,10 @@ void open_memory(lua_State* L, State& state) {
                       {"devices", entry<devices>},
                       {"instruction_set", entry<instruction_set>},
                       {"synchronize", entry<synchronize>},
+                      {"device_title", entry<device_title>},
+                      {"device_memory", entry<device_memory>},
+                      {"device_count", entry<device_count>},
+                      {"set_switch", entry<set_switch>},
                       {"print_warning", entry<print_warning>}});
   lua_pushlightuserdata(L, &state);
   lua_createtable(L, 0, 1);

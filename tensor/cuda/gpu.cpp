@@ -26,6 +26,9 @@ Gpus& gpus() {
 Gpu::Gpu(int number) : index(number), memory(new Memory(*this)), modules(new Modules(*this)) {
   driver().cuDeviceGet(&device, index);
   driver().cuDevicePrimaryCtxRetain(&context, device);
+  char name[256] = "";
+  driver().cuDeviceGetName(name, sizeof name, device);
+  title = name;
   arch = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
          attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);

@@ -18,7 +18,8 @@ struct Gpu {
   const int index;
   CUdevice device = 0;
   CUcontext context = nullptr;
-  int arch = 0;  // 90 for sm_90
+  std::string title;  // the product's name
+  int arch = 0;       // 90 for sm_90
   int multiprocessors = 1;
   const std::unique_ptr<Memory> memory;
   const std::unique_ptr<Modules> modules;

@@ -1,4 +1,5 @@
 // The table of the device, and the entry of the plugin.
+#include "tensor/cuda/blas.h"
 #include "tensor/cuda/capture.h"
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/memory.h"
@@ -44,6 +45,21 @@ void* allocate_pinned(size_t bytes) {
 }
 void release_pinned(void* data, size_t) { driver().cuMemFreeHost.status(data); }
 
+const char* title(int index) { return gpu(index).title.c_str(); }
+
+DeviceMemory memory(int index) {
+  const MemoryCounts counts = gpu(index).memory->counts();
+  DeviceMemory out{counts.used, counts.reserved - counts.used};
+  driver().cuMemGetInfo(&out.free, &out.total);
+  return out;
+}
+
+bool set_switch(const char* name, bool on) {
+  if (std::string_view(name) != "allow_tf32") return false;
+  allow_tf32(on);
+  return true;
+}
+
 std::span<const KernelRow> rows() {
   static const std::vector<KernelRow> all = [] {
     std::vector<KernelRow> rows;
@@ -84,6 +100,9 @@ const DeviceTable& table() {
       .end_capture = end_capture,
       .launch = launch_program,
       .destroy_program = destroy_program,
+      .title = title,
+      .memory = memory,
+      .set_switch = set_switch,
   };
   return instance;
 }
