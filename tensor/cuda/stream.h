@@ -32,6 +32,7 @@ struct Stream {
   Gpu& gpu;
   CUstream handle = nullptr;
   std::shared_ptr<FaultSlot> fault;
+  std::shared_ptr<void> convolutions;               // what convolve.cpp keeps, made at its first use
   std::unique_ptr<Capture> capture;                 // of the program that is being captured
   std::mutex lock;                                  // of `watched`
   std::vector<std::shared_ptr<FaultSlot>> watched;  // of the programs that were launched since the last wait

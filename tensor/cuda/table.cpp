@@ -47,7 +47,7 @@ void release_pinned(void* data, size_t) { driver().cuMemFreeHost.status(data); }
 std::span<const KernelRow> rows() {
   static const std::vector<KernelRow> all = [] {
     std::vector<KernelRow> rows;
-    for (const auto family : {move_rows})
+    for (const auto family : {move_rows, conv_rows})
       for (const KernelRow& row : family()) rows.push_back(row);
     return rows;
   }();
