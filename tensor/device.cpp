@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <mutex>
 
 #include "tensor/device_table.h"
@@ -78,27 +79,47 @@ class Library {
 
 // One operand of a CPU kernel. If the operand is not in host memory, `view` shows a copy.
 struct Staged {
-  explicit Staged(const View& v) : type{v.dtype(), {}, v.shape()}, original(v), view{&type, v.strides, v.data} {
-    if (host_reads(v.type->device)) return;
+  explicit Staged(const View& v) : original(v), view(v) {
+    if (!v || host_reads(v.type->device)) return;
+    type = {v.dtype(), {}, v.shape()};
+    view.type = &type;
     bytes.resize(size_t(v.numel()) * size_t(size_of(v.dtype())));
     view.data = bytes.data();
   }
   Staged(const Staged&) = delete;  // `view` points to `type`
-  Device device() const { return original.type->device; }
+  Device device() const { return original ? original.type->device : Device{}; }
 
   Type type;
   View original, view;
   std::vector<char> bytes;
 };
 
-// Runs the CPU kernel of an op through host copies. For ops that move values between devices, show them or create them.
+// Runs the CPU kernel of an op whose results have a shape that depends on values.
+void run_dynamic_by_host(const KernelArgs& a, std::span<const View> inputs) {
+  std::vector<View> device(a.out.size());
+  std::deque<Staged> host;
+  std::vector<Staged*> results(a.out.size());
+  const auto allocate = [&](int i, const Dims& shape) {
+    device[size_t(i)] = a.allocate(i, shape);
+    results[size_t(i)] = &host.emplace_back(device[size_t(i)]);
+    return results[size_t(i)]->view;
+  };
+  a.op.cpu_kernel.fn(KernelArgs{a.op, inputs, a.out, a.attrs, allocate});
+  for (const Staged* s : results)
+    if (s) upload(s->device(), s->original.data, s->view.data, s->bytes.size());
+}
+
+// Runs the CPU kernel of an op through host copies. For ops that move values between devices, show them or create them,
+// and for those that a device lacks (DeviceTable::host_fallback).
 void run_by_host(const KernelArgs& a) {
-  std::vector<Staged> in(a.in.begin(), a.in.end()), out(a.out.begin(), a.out.end());
+  std::vector<Staged> in(a.in.begin(), a.in.end());
   SmallVector<View, 2> inputs, outputs;
   for (Staged& s : in) {
     download(s.device(), s.view.data, s.original.data, s.bytes.size());
     inputs.push_back(s.view);
   }
+  if (a.op.has(kDynamicShape)) return run_dynamic_by_host(a, inputs);
+  std::vector<Staged> out(a.out.begin(), a.out.end());
   for (Staged& s : out) outputs.push_back(s.view);
   a.op.cpu_kernel.fn(KernelArgs{a.op, inputs, outputs, a.attrs, a.allocate});
   for (Staged& s : out) upload(s.device(), s.original.data, s.view.data, s.bytes.size());
@@ -110,6 +131,9 @@ std::vector<KernelRow> rows_of(const DeviceTable& table) {
   for (const char* op : {"to", "empty", "full", "zeros", "ones"}) rows.push_back({op, run_by_host});
   for (const OpDef* op : registry().ops())
     if (op->has(kEffect)) rows.push_back({op->name, run_by_host});
+  if (table.host_fallback)
+    for (const OpDef* op : registry().ops())
+      if (op->cpu_kernel.fn && !op->decompose) rows.push_back({op->name, run_by_host});
   if (table.kernel_for)
     for (const OpDef* op : registry().ops())
       if (const KernelRow row = table.kernel_for(*op); row.fn) rows.push_back(row);
@@ -163,6 +187,8 @@ int kind_of(const std::string& name) {
 }  // namespace
 
 const DeviceTable& device_table(Device device) { return *loaded().tables[device.kind]; }
+
+bool runs_by_host(KernelFn fn) { return fn == run_by_host; }
 
 bool only_queues(const OpDef& op, KernelFn fn) {
   return fn != run_by_host && !(op.traits & (kEffect | kDynamicShape)) && op.random_attr < 0;

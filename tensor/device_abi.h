@@ -45,7 +45,7 @@ inline constexpr Field kTable[] = {
     F(synchronize), F(create_event), F(destroy_event),  F(record),          F(follow),
     F(await),       F(allocate),     F(release),        F(copy_in),         F(copy_out),
     F(copy),        F(clear),        F(copy_between),   F(allocate_pinned), F(release_pinned),
-    F(kernels),     F(kernel_for),   F(supports),       F(compile),         F(begin_capture),
+    F(kernels),     F(kernel_for),   F(supports),       F(host_fallback), F(compile),         F(begin_capture),
     F(end_capture), F(launch),       F(destroy_program)};
 PG_COMPLETE(kTable, DeviceTable);
 #undef F

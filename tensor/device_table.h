@@ -64,6 +64,8 @@ struct DeviceTable {
   KernelRow (*kernel_for)(const OpDef& op) = nullptr;  // optional: for ops that `kernels` lacks; fn null: no kernel
   // Optional: whether the kernel of `op` accepts these input types (of tensors only). Null: it accepts all.
   bool (*supports)(const OpDef& op, std::span<const Type> inputs) = nullptr;
+  // Whether ops without a kernel and without a decomposition run on the CPU through copies, instead of being errors.
+  bool host_fallback = false;
   // Optional: compiles a fused body. Returns null for a body that it does not support, whose ops then run one by one.
   std::shared_ptr<const TileKernel> (*compile)(int index, const TileBody& body) = nullptr;
 
@@ -104,6 +106,9 @@ void synchronize(Device device);
 
 // Keeps the start of an error message (`file:line: op: `) for the life of the process, for KernelArgs::place.
 const char* kept_place(const std::string& start);
+
+// Whether the kernel is that of the CPU, called with copies of the operands.
+bool runs_by_host(KernelFn fn);
 
 // Whether kernels of this row only queue work, so that a program may contain them.
 bool only_queues(const OpDef& op, KernelFn fn);

@@ -45,7 +45,7 @@ local function with_isa(name)
 end
 
 -- The longest modes first, since modes run at the same time.
-return {
+local modes = {
   {name = "gcstress", doc = "a collection at each op", sanitized = makes_boxes, isolate = true, setup = function(pg)
     pg.testing.gc_stress(true)
   end},
@@ -74,3 +74,15 @@ return {
   {name = "guard", doc = "canaries around buffers", env = {PERIGEE_GUARD = "1"}},
   with_isa "avx2", with_isa "sse4", with_isa "sse2",
 }
+
+local cuda = require "tests.cuda.host"
+if cuda then
+  table.insert(modes, {name = "cuda_host", doc = "on the CUDA device, whose kernels the host runs", isolate = isolate,
+   files = {"_autograd%.", "_control%.", "_fixtures_ops", "_norm%.", "_reduce%.", "_indexing"}, env = cuda,
+   setup = function(pg)
+    require("tests.support").device = "cuda"
+    pg.testing.default_device("cuda")
+  end})
+end
+
+return modes

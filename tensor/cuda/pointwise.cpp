@@ -57,8 +57,10 @@ class Fused final : public TileKernel {
   const TileBody body_;
 };
 
-// The ops that a clamp without one of its bounds is.
-const OpDef *maximum = nullptr, *minimum = nullptr;
+std::map<std::string_view, const OpDef*>& known_ops() {
+  static auto* all = new std::map<std::string_view, const OpDef*>;
+  return *all;
+}
 
 bool is_condition(const OpDef& op, size_t i) { return op.inputs[i].dtypes == kBoolOnly; }
 
@@ -134,7 +136,7 @@ void pointwise(const KernelArgs& a) {
   if (a.in.size() < 3 || (a.in[1] && a.in[2])) return run_op(a, a.op, a.in, a.attrs);
   const bool lower = bool(a.in[1]), upper = bool(a.in[2]);  // without both, x bounds itself
   const View in[] = {a.in[0], a.in[lower ? 1 : upper ? 2 : 0]};
-  run_op(a, lower ? *maximum : *minimum, in, Attrs());
+  run_op(a, *pointwise_op(lower ? "maximum" : "minimum"), in, Attrs());
 }
 
 TileBody one_value(const Dims& space, const TileValue& value, DType to) {
@@ -188,12 +190,12 @@ std::shared_ptr<const TileKernel> compile_body(int, const TileBody& body) {
 }
 
 KernelRow pointwise_row(const OpDef& op) {
-  const std::string_view name = op.name;
-  if (name == "maximum") maximum = &op;
-  if (name == "minimum") minimum = &op;
   const bool known =
-      op.has(kPointwise) && cuda_formulas().find('"' + std::string(name) + '"') != std::string_view::npos;
+      op.has(kPointwise) && cuda_formulas().find('"' + std::string(op.name) + '"') != std::string_view::npos;
+  if (known) known_ops()[op.name] = &op;
   return {op.name, known ? pointwise : nullptr, kStridedInputs};
 }
+
+const OpDef* pointwise_op(std::string_view name) { return known_ops().at(name); }
 
 }  // namespace pg::cuda

@@ -47,7 +47,7 @@ void release_pinned(void* data, size_t) { driver().cuMemFreeHost.status(data); }
 std::span<const KernelRow> rows() {
   static const std::vector<KernelRow> all = [] {
     std::vector<KernelRow> rows;
-    for (const auto family : {move_rows, conv_rows})
+    for (const auto family : {move_rows, reduce_rows, index_rows, softmax_rows, random_rows, product_rows, conv_rows})
       for (const KernelRow& row : family()) rows.push_back(row);
     return rows;
   }();
@@ -78,6 +78,7 @@ const DeviceTable& table() {
       .release_pinned = release_pinned,
       .kernels = rows(),
       .kernel_for = pointwise_row,
+      .host_fallback = true,
       .compile = compile_body,
       .begin_capture = begin_capture,
       .end_capture = end_capture,

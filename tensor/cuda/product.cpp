@@ -1,0 +1,205 @@
+// Matrix products: cuBLASLt for floats, a kernel of our own for integers (kernels/product.cuh).
+#include <optional>
+
+#include "tensor/cuda/blas.h"
+#include "tensor/cuda/kernels.h"
+#include "tensor/cuda/kernels/arguments.cuh"
+#include "tensor/cuda/launch.h"
+#include "tensor/cuda/layout.h"
+#include "tensor/op.h"
+
+namespace pg::cuda {
+namespace {
+
+// One operand: matrices of rows x cols in a batch, with memory of its own if it had to be copied or converted.
+struct Operand {
+  Operand(Stream& stream, const View& v, bool left, DType dtype) {
+    Dims shape = v.shape(), strides = *v.strides;
+    data = v.data;
+    if (shape.size() == 1) {
+      shape.insert(left ? 0 : 1, 1);
+      strides.insert(left ? 0 : 1, left ? shape[1] * strides[0] : 1);
+    }
+    const int r = shape.size() - 2;
+    rows = shape[r], cols = shape[r + 1];
+    if (v.dtype() != dtype || !read_layout(strides[r], strides[r + 1])) {
+      copy.emplace(stream, size_t(v.numel() * size_of(dtype)));
+      const Type type{dtype, v.type->device, v.shape()};
+      const Dims packed = contiguous_strides(v.shape());
+      convert_view(stream, v, {&type, &packed, copy->data()});
+      data = copy->data();
+      strides = contiguous_strides(shape);
+      read_layout(strides[r], strides[r + 1]);
+    }
+    for (int d = 0; d < r; ++d) batch.push_back(shape[d]), batch_strides.push_back(strides[d]);
+  }
+
+  // Returns false when neither stride is 1.
+  bool read_layout(int64_t row_stride, int64_t col_stride) {
+    if (cols == 1) col_stride = row_stride >= 1 ? 1 : col_stride;
+    if (rows == 1) row_stride = col_stride == 1 ? cols : 1;
+    transposed = !(col_stride == 1 && row_stride >= cols);
+    ld = transposed ? col_stride : row_stride;
+    return !transposed || (row_stride == 1 && col_stride >= rows);
+  }
+  int64_t row_stride() const { return transposed ? 1 : ld; }
+  int64_t col_stride() const { return transposed ? ld : 1; }
+
+  std::optional<Scratch> copy;
+  const void* data;
+  int64_t rows, cols, ld = 1;
+  bool transposed = false;
+  Dims batch, batch_strides;
+};
+
+bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
+
+// The products of a run of the innermost batch dim.
+void multiply_run(Stream& stream, Product p, const Operand& a, const Operand& b) {
+  if (is_float(p.dtype) && multiply(stream, p)) return;
+  const kernels::ProductArgs args{p.a.data,
+                                  p.b.data,
+                                  p.c,
+                                  p.bias,
+                                  p.batch,
+                                  p.m,
+                                  p.n,
+                                  p.k,
+                                  a.row_stride(),
+                                  a.col_stride(),
+                                  p.a.batch_stride,
+                                  b.row_stride(),
+                                  b.col_stride(),
+                                  p.b.batch_stride};
+  const std::string types = fmt::format("using T = {};\n", type_text(p.dtype));
+  launch(stream, family_kernel(stream, "product", types, "product"), p.batch * p.m * p.n, &args);
+}
+
+// Merges adjacent batch dims that both operands traverse with one stride.
+void join_dims(Dims& batch, Dims& a, Dims& b) {
+  for (int i = batch.size() - 2; i >= 0; --i) {
+    if (a[i] != a[i + 1] * batch[i + 1] || b[i] != b[i + 1] * batch[i + 1]) continue;
+    batch[i + 1] *= batch[i];
+    batch.erase(i), a.erase(i), b.erase(i);
+  }
+}
+
+const char* at(const void* data, int64_t offset, DType t) {
+  return static_cast<const char*>(data) + offset * size_of(t);
+}
+
+void run_product(Stream& stream, const Operand& a, const Operand& b, const View& out, const View* bias,
+                 Product::Act act) {
+  Dims batch;
+  broadcast(a.batch, b.batch, &batch);
+  Dims sa = broadcast_strides(a.batch, a.batch_strides, batch), sb = broadcast_strides(b.batch, b.batch_strides, batch);
+  join_dims(batch, sa, sb);
+  if (batch.empty()) batch.push_back(1), sa.push_back(0), sb.push_back(0);
+  const int last = batch.size() - 1;
+  const DType t = out.dtype();
+  Product p{t, batch[last], a.rows, b.cols, a.cols, {}, {}, nullptr};
+  p.bias = bias ? bias->data : nullptr;
+  p.act = act;
+  const int64_t runs = numel(batch) / std::max<int64_t>(batch[last], 1);
+  for (int64_t q = 0; q < runs; ++q) {
+    int64_t at_a = 0, at_b = 0, rest = q;
+    for (int d = last - 1; d >= 0; --d) {
+      at_a += rest % batch[d] * sa[d], at_b += rest % batch[d] * sb[d];
+      rest /= batch[d];
+    }
+    p.a = {at(a.data, at_a, t), a.ld, sa[last], a.transposed};
+    p.b = {at(b.data, at_b, t), b.ld, sb[last], b.transposed};
+    p.c = const_cast<char*>(at(out.data, q * batch[last] * p.m * p.n, t));
+    multiply_run(stream, p, a, b);
+  }
+}
+
+void matmul(const KernelArgs& args) {
+  const View& out = args.out[0];
+  if (out.numel() == 0) return;
+  Stream& stream = stream_at(args.stream);
+  const Operand a(stream, args.in[0], true, out.dtype()), b(stream, args.in[1], false, out.dtype());
+  if (a.cols == 0) return fill_view(stream, out, 0);
+  run_product(stream, a, b, out, nullptr, Product::Act::kNone);
+}
+
+// Applies a pointwise body to the result in place.
+void add_bias(Stream& stream, const View& out, const View& bias) {
+  const OpDef* add = pointwise_op("add");
+  TileBody body;
+  body.space = out.shape();
+  const View in[] = {out, bias};
+  for (int32_t k = 0; k < 2; ++k) {
+    TileValue v;
+    v.dtype = v.rounded = in[k].dtype();
+    v.index = k;
+    body.inputs.push_back({v.dtype, in[k].shape()});
+    body.values.push_back(v);
+  }
+  TileValue sum;
+  sum.kind = TileValue::Kind::kOp;
+  sum.op = add;
+  sum.dtype = sum.rounded = sum.compute = is_half(out.dtype()) ? DType::kFloat32 : out.dtype();
+  sum.count = 2;
+  for (int32_t k = 0; k < 2; ++k) {
+    sum.operands[k] = k;
+    if (in[k].dtype() == sum.compute) continue;
+    TileValue wide;
+    wide.kind = TileValue::Kind::kConvert;
+    wide.dtype = wide.rounded = sum.compute;
+    wide.count = 1;
+    wide.operands[0] = k;
+    sum.operands[k] = int32_t(body.values.size());
+    body.values.push_back(wide);
+  }
+  body.values.push_back(sum);
+  body.outputs.push_back({int32_t(body.values.size()) - 1, out.dtype(), false});
+  run_body(stream, body, in, {&out, 1});
+}
+
+// x weight^T + bias over the last dim of x.
+void linear_with(const KernelArgs& args, Product::Act act) {
+  const View &x = args.in[0], &w = args.in[1], &bias = args.in[2], &out = args.out[0];
+  if (out.numel() == 0) return;
+  Stream& stream = stream_at(args.stream);
+  const int64_t n = w.size(0), k = w.size(1), m = out.numel() / n;
+  const bool fuses = is_float(out.dtype()) && out.dtype() != DType::kFloat64 && k > 0 && bias.type &&
+                     bias.dtype() == out.dtype() && is_contiguous(bias.shape(), *bias.strides);
+  if (k == 0) {
+    fill_view(stream, out, 0);
+  } else {
+    const Dims strides = *w.strides;
+    Placed turned(w, {k, n}, {strides[1], strides[0]}, 0);
+    std::optional<Scratch> packed;
+    const View* rows = &x;
+    std::optional<Placed> flat;
+    if (is_contiguous(x.shape(), *x.strides)) {
+      flat.emplace(x, Dims{m, k});
+    } else {
+      packed.emplace(stream, size_t(x.numel() * size_of(x.dtype())));
+      const Dims order = contiguous_strides(x.shape());
+      convert_view(stream, x, {x.type, &order, packed->data()});
+      const View copy{x.type, &order, packed->data()};
+      flat.emplace(copy, Dims{m, k});
+    }
+    rows = &flat->view;
+    const Operand a(stream, *rows, true, out.dtype()), b(stream, turned.view, false, out.dtype());
+    Placed result(out, {m, n});
+    run_product(stream, a, b, result.view, fuses ? &bias : nullptr, act);
+  }
+  if (bias && !fuses) add_bias(stream, out, bias);
+}
+
+void linear(const KernelArgs& args) { linear_with(args, Product::Act::kNone); }
+
+}  // namespace
+
+std::vector<KernelRow> product_rows() {
+  return {{"matmul", matmul, kStridedInputs},
+          {"mm", matmul, kStridedInputs},
+          {"bmm", matmul, kStridedInputs},
+          {"mv", matmul, kStridedInputs},
+          {"linear", linear, kStridedInputs}};
+}
+
+}  // namespace pg::cuda
