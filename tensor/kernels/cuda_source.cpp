@@ -109,7 +109,7 @@ class Printer {
   std::string line(size_t v) const {
     const TileValue& value = body_.values[v];
     std::string text = computed(v), check;
-    if (value.rounded == DType::kFloat16 || value.rounded == DType::kBFloat16)
+    if (value.dtype == DType::kFloat32 && (value.rounded == DType::kFloat16 || value.rounded == DType::kBFloat16))
       text = fmt::format("convert_one<float>(convert_one<{}>({}))", type_name(value.rounded), text);
     if (refuses(value))
       check = fmt::format(
