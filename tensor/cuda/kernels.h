@@ -34,6 +34,7 @@ std::vector<KernelRow> conv_rows();
 std::vector<KernelRow> pool_rows();
 std::vector<KernelRow> sample_rows();
 std::vector<KernelRow> norm_rows();
+std::vector<KernelRow> label_rows();
 std::vector<KernelRow> reduce_rows();
 std::vector<KernelRow> product_rows();
 std::vector<KernelRow> index_rows();
