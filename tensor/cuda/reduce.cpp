@@ -1,5 +1,6 @@
 // Reductions by hand-written kernels (kernels/reduce.cuh).
 #include <algorithm>
+#include <cmath>
 
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/kernels/arguments.cuh"
@@ -81,12 +82,14 @@ double neutral(const Reduction& r) {
   return op == "kProd" ? 1 : 0;
 }
 
-void reduce(Stream& stream, const View& in, uint32_t mask, const View& out, const Reduction& r) {
+void reduce(Stream& stream, const View& in, uint32_t mask, const View& out, const Reduction& r,
+            const void* centers = nullptr) {
   if (out.numel() == 0) return;
   ReduceArgs args = args_of(in, mask);
   if (args.count == 0) return fill_view(stream, out, neutral(r));
   args.to = out.data;
   args.factor = r.factor;
+  args.centers = static_cast<const double*>(centers);
   const std::string types = types_of(in.dtype(), out.dtype(), r);
   const auto kernel = [&](const char* name) { return family_kernel(stream, "reduce", types, name); };
   if (args.count <= kShortRow || args.outputs >= kManyOutputs)
@@ -108,6 +111,34 @@ void reduce(Stream& stream, const View& in, uint32_t mask, const View& out, cons
 
 #define ROW(...) \
   [](const KernelArgs& a) { reduce(stream_at(a.stream), a.in[0], mask_of(a), a.out[0], Reduction{__VA_ARGS__}); }
+
+// The mean squared distance from the mean.
+void var(const KernelArgs& a) {
+  Stream& stream = stream_at(a.stream);
+  const View &in = a.in[0], &out = a.out[0];
+  const uint32_t mask = mask_of(a);
+  const auto n = double(reduced_count(in, mask));
+  const double left = n - a.attr<double>("correction");
+  if (out.numel() == 0) return;
+  if (n == 0) return fill_view(stream, out, NAN);
+  const Scratch means(stream, size_t(out.numel()) * sizeof(double));
+  const Type type{DType::kFloat64, out.type->device, out.shape()};
+  reduce(stream, in, mask, {&type, out.strides, means.data()}, Reduction{"kSum", "kScale", 1 / n});
+  reduce(stream, in, mask, out, Reduction{"kDeviation", "kScale", 1 / std::max(left, 0.0)}, means.data());
+}
+
+// log(sum(exp(x - top))) + top.
+void logsumexp(const KernelArgs& a) {
+  Stream& stream = stream_at(a.stream);
+  const View &in = a.in[0], &out = a.out[0];
+  const uint32_t mask = mask_of(a);
+  if (out.numel() == 0) return;
+  if (in.numel() == 0) return fill_view(stream, out, -INFINITY);
+  const Scratch tops(stream, size_t(out.numel()) * sizeof(double));
+  const Type type{DType::kFloat64, out.type->device, out.shape()};
+  reduce(stream, in, mask, {&type, out.strides, tops.data()}, Reduction{"kMax"});
+  reduce(stream, in, mask, out, Reduction{"kExp", "kLog"}, tops.data());
+}
 
 double count_of(const KernelArgs& a) { return double(reduced_count(a.in[0], mask_of(a))); }
 
@@ -165,6 +196,8 @@ std::vector<KernelRow> reduce_rows() {
   return {{"sum", ROW("kSum"), kStridedInputs},
           {"mean", ROW("kSum", "kScale", 1 / count_of(a)), kStridedInputs},
           {"sum_squares", ROW("kSumSquares"), kStridedInputs},
+          {"var", var, kStridedInputs},
+          {"logsumexp", logsumexp, kStridedInputs},
           {"prod", ROW("kProd"), kStridedInputs},
           {"amax", ROW("kMax"), kStridedInputs},
           {"amin", ROW("kMin"), kStridedInputs},

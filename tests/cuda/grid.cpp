@@ -1,5 +1,6 @@
 // Runs the threads of a grid one after the other. Threads that wait for their block are fibers: the block takes turns.
 #include <dlfcn.h>
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <memory>
@@ -25,47 +26,57 @@ struct Positions {
 
 constexpr size_t kStack = 64 << 10;
 
+// Lives as long as the process: after a thread it waits for the next one.
 struct Fiber {
   std::unique_ptr<char[]> stack{new char[kStack]};
-  ucontext_t context = {};
-  bool done = false;
+  jmp_buf place = {};  // where it goes on
+  bool started = false, done = false;
 };
 
-// The fibers of a block, reused by the next one.
 struct Block {
   std::vector<std::unique_ptr<Fiber>> fibers;
-  ucontext_t scheduler = {};
+  jmp_buf scheduler = {};
   size_t current = 0;
   void (*kernel)(const void*) = nullptr;
   const void* argument = nullptr;
 };
 Block block;  // work runs on one thread at a time
 
-void start_fiber() {
-  block.kernel(block.argument);
-  block.fibers[block.current]->done = true;
-  swapcontext(&block.fibers[block.current]->context, &block.scheduler);
+// _setjmp makes no system call, as swapcontext does.
+void wait_for_block() {
+  if (!_setjmp(block.fibers[block.current]->place)) _longjmp(block.scheduler, 1);
 }
 
-void wait_for_block() { swapcontext(&block.fibers[block.current]->context, &block.scheduler); }
+void run_fiber() {
+  for (;;) {
+    block.kernel(block.argument);
+    block.fibers[block.current]->done = true;
+    wait_for_block();
+  }
+}
+
+void resume(Fiber& fiber) {
+  if (_setjmp(block.scheduler)) return;
+  if (fiber.started) _longjmp(fiber.place, 1);
+  fiber.started = true;
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = fiber.stack.get();
+  context.uc_stack.ss_size = kStack;
+  context.uc_link = nullptr;
+  makecontext(&context, run_fiber, 0);
+  setcontext(&context);
+}
 
 void run_block(const Positions& at, unsigned threads) {
   while (block.fibers.size() < threads) block.fibers.push_back(std::make_unique<Fiber>());
-  for (unsigned t = 0; t < threads; ++t) {
-    Fiber& fiber = *block.fibers[t];
-    fiber.done = false;
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.get();
-    fiber.context.uc_stack.ss_size = kStack;
-    fiber.context.uc_link = nullptr;
-    makecontext(&fiber.context, start_fiber, 0);
-  }
+  for (unsigned t = 0; t < threads; ++t) block.fibers[t]->done = false;
   for (unsigned left = threads; left > 0;)
     for (unsigned t = 0; t < threads; ++t) {
       if (block.fibers[t]->done) continue;
       block.current = t;
       at.thread->x = t;
-      swapcontext(&block.scheduler, &block.fibers[t]->context);
+      resume(*block.fibers[t]);
       left -= block.fibers[t]->done;
     }
 }

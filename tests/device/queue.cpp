@@ -85,7 +85,6 @@ void perform(Stream& s) {
   s.tasks.pop_front();
   if (task.after && task.after->failure && !s.failure) s.failure = task.after->failure;
   if (task.work && (task.always || !s.failure)) try {
-      const Around around;
       task.work();
     } catch (...) {
       s.failure = std::make_shared<Failure>(Failure{std::current_exception(), task.place});
@@ -99,6 +98,8 @@ void perform(Stream& s) {
 template <class F>
 void perform_until(F done) {
   Queues& all = queues();
+  if (done()) return;
+  const Around around;
   while (!done()) {
     std::vector<Stream*> able;
     for (const auto& s : all.streams)

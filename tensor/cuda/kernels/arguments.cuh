@@ -24,6 +24,7 @@ struct ReduceArgs {
   const void* from;
   void* to;
   void* indices;             // of extremes, or null
+  const double* centers;     // of deviations, one for each total
   int64_t outputs, count;    // the number of totals, and of elements of each
   int64_t parts;             // of the elements of a total
   int64_t base;              // of indices

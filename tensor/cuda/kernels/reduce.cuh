@@ -1,10 +1,11 @@
 // Reductions over any dims of a strided array. T: the dtype of the elements; Out: of the result; kOp; kFinish.
 namespace pg::kernels {
 
-enum Op { kSum, kSumSquares, kProd, kMax, kMin, kCount };
-enum Finish { kPlain, kScale, kAny, kAll };
+enum Op { kSum, kSumSquares, kDeviation, kExp, kProd, kMax, kMin, kCount };
+enum Finish { kPlain, kScale, kAny, kAll, kLog };
 
 constexpr bool kFloating = std::is_floating_point_v<T> || sizeof(T) == 2;
+constexpr bool kCentered = kOp == kDeviation || kOp == kExp;
 constexpr bool kExtreme = kOp == kMax || kOp == kMin;
 using Wide = std::conditional_t<kFloating, double, int64_t>;
 using Acc = std::conditional_t<kOp == kCount, int64_t, Wide>;
@@ -37,8 +38,10 @@ __device__ inline Wide times(Wide a, Wide b) {
     return Wide(uint64_t(a) * uint64_t(b));
 }
 
-__device__ inline Acc term(T element) {
+__device__ inline Acc term(T element, double center) {
   const Wide x = Wide(widen(element));
+  if constexpr (kOp == kExp) return Acc(std::exp(double(x) - center));
+  if constexpr (kOp == kDeviation) return Acc((double(x) - center) * (double(x) - center));
   if constexpr (kOp == kCount) return x != Wide(0);
   if constexpr (kOp == kSumSquares) return times(x, x);
   return Acc(x);
@@ -49,7 +52,12 @@ __device__ inline Acc combine(Acc a, Acc b) {
   if constexpr (kExtreme) return beats(b, a) ? b : a;
   return plus(a, b);
 }
-__device__ inline Out finished(Acc total, double factor) {
+__device__ inline Out finished(Acc total, const ReduceArgs& a, int64_t o) {
+  const double factor = a.factor;
+  if constexpr (kFinish == kLog) {
+    const double center = a.centers[o];
+    return convert_one<Out>(std::fabs(center) == std::numeric_limits<double>::infinity() ? center : std::log(double(total)) + center);
+  }
   if constexpr (kFinish == kScale) return convert_one<Out>(double(total) * factor);
   if constexpr (kFinish == kAny) return Out(total != 0);
   if constexpr (kFinish == kAll) return Out(double(total) == factor);
@@ -61,8 +69,10 @@ __device__ inline Out finished(Acc total, double factor) {
 __device__ inline Acc total_of(const ReduceArgs& a, int64_t o, int64_t begin, int64_t end, int64_t step) {
   const T* x = static_cast<const T*>(a.from) + offset_of(a.dims, a.kept, o);
   const Dim* dims = a.dims + a.kept;
-  Acc total = term(x[offset_of(dims, a.reduced, begin)]);
-  for (int64_t i = begin + step; i < end; i += step) total = combine(total, term(x[offset_of(dims, a.reduced, i)]));
+  const double center = kCentered ? a.centers[o] : 0;
+  Acc total = term(x[offset_of(dims, a.reduced, begin)], center);
+  for (int64_t i = begin + step; i < end; i += step)
+    total = combine(total, term(x[offset_of(dims, a.reduced, i)], center));
   return total;
 }
 
@@ -70,7 +80,7 @@ __device__ inline Acc total_of(const ReduceArgs& a, int64_t o, int64_t begin, in
 PERIGEE_KERNEL(reduce_threads, ReduceArgs) {
   Out* to = static_cast<Out*>(a.to);
   for (int64_t o = thread_index(); o < a.outputs; o += thread_count())
-    to[o] = finished(total_of(a, o, 0, a.count, 1), a.factor);
+    to[o] = finished(total_of(a, o, 0, a.count, 1), a, o);
 }
 
 // One block per total, or per part of one; the partial totals are then in `to`.
@@ -87,7 +97,7 @@ PERIGEE_BLOCK_KERNEL(reduce_blocks, ReduceArgs) {
   }
   if (thread > 0) return;
   if (a.parts == 1)
-    static_cast<Out*>(a.to)[o] = finished(totals[0], a.factor);
+    static_cast<Out*>(a.to)[o] = finished(totals[0], a, o);
   else
     static_cast<Acc*>(a.to)[blockIdx.x] = totals[0];
 }
@@ -98,7 +108,7 @@ PERIGEE_KERNEL(reduce_parts, ReduceArgs) {
   for (int64_t o = thread_index(); o < a.outputs; o += thread_count()) {
     Acc total = from[o * a.parts];
     for (int64_t i = 1; i < a.parts; ++i) total = combine(total, from[o * a.parts + i]);
-    static_cast<Out*>(a.to)[o] = finished(total, a.factor);
+    static_cast<Out*>(a.to)[o] = finished(total, a, o);
   }
 }
 
