@@ -12,9 +12,11 @@ Cudnn::Cudnn() : library("PERIGEE_CUDA_CUDNN", {"libcudnn.so.9"}) {
   if (version < 90000) throw Error(fmt::format("cuDNN has version {}; 90000 is needed", version));
 }
 
-const Cudnn& cudnn() {
+const Cudnn& cudnn() try {
   static const Cudnn& instance = *new Cudnn;
   return instance;
+} catch (const Error& e) {
+  throw Error(fmt::format("convolutions on cuda need cuDNN 9: {}", e.what()));
 }
 
 void check_cudnn(int status, const char* function) {
