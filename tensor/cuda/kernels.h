@@ -35,6 +35,8 @@ std::vector<KernelRow> pool_rows();
 std::vector<KernelRow> sample_rows();
 std::vector<KernelRow> norm_rows();
 std::vector<KernelRow> label_rows();
+std::vector<KernelRow> pad_rows();
+std::vector<KernelRow> point_rows();
 std::vector<KernelRow> reduce_rows();
 std::vector<KernelRow> product_rows();
 std::vector<KernelRow> index_rows();
