@@ -25,9 +25,14 @@ std::shared_ptr<const TileKernel> compile_body(int index, const TileBody& body);
 // Runs a body at once. Bit k of `numbers`: input k is a number in host memory.
 void run_body(Stream& stream, const TileBody& body, std::span<const View> in, std::span<const View> out,
               uint64_t numbers = 0, const char* place = nullptr);
+// out = op(in…) with broadcasting, for an op of floats or numbers; computed in the dtype of `out`.
+void run_pointwise(std::string_view op, Stream& stream, std::span<const View> in, const View& out);
 // to = from, converted; both with any strides.
 void convert_view(Stream& stream, const View& from, const View& to);
 void fill_view(Stream& stream, const View& to, double number);
+
+// The declarations of kernels/reduce.cuh.
+std::string reduce_types(DType from, DType to, const char* op, const char* finish);
 
 std::vector<KernelRow> move_rows();
 std::vector<KernelRow> conv_rows();

@@ -1,5 +1,8 @@
 // Kernels that copy, convert and fill, made of pointwise bodies with strided operands.
+#include <algorithm>
+
 #include "tensor/cuda/kernels.h"
+#include "tensor/cuda/kernels/arguments.cuh"
 #include "tensor/cuda/launch.h"
 #include "tensor/cuda/layout.h"
 #include "tensor/error.h"
@@ -79,6 +82,106 @@ void stack(const KernelArgs& a) {
   }
 }
 
+// The region of a contiguous `whole` that the attributes start, length, step and drop describe. A negative start counts
+// from the end; a length of -1 extends to the end.
+struct Region {
+  Dims shape, strides;
+  int64_t offset = 0;
+  Region(const KernelArgs& a, const View& whole) {
+    const Ints &start = a.attr<Ints>("start"), &length = a.attr<Ints>("length"), &step = a.attr<Ints>("step"),
+               &drop = a.attr<Ints>("drop");
+    for (int d = 0; d < whole.rank(); ++d) {
+      const int64_t stride = (*whole.strides)[d], size = whole.size(d), by = step[size_t(d)];
+      const int64_t first = start[size_t(d)] < 0 ? start[size_t(d)] + size : start[size_t(d)];
+      offset += first * stride;
+      if (drop[size_t(d)]) continue;
+      const int64_t given = length[size_t(d)];
+      shape.push_back(given == -1 ? std::max<int64_t>(0, size - first + by - 1) / by : given);
+      strides.push_back(by * stride);
+    }
+  }
+};
+
+void slice_backward(const KernelArgs& a) {
+  const View& out = a.out[0];
+  const Region region(a, out);
+  fill_view(stream_of(a), out, 0);
+  convert_view(stream_of(a), a.in[0], Placed(out, region.shape, region.strides, region.offset).view);
+}
+
+void slice_assign(const KernelArgs& a) {
+  const View &value = a.in[1], &out = a.out[0];
+  const Region region(a, out);
+  if (out.data != a.in[0].data) convert_view(stream_of(a), a.in[0], out);
+  if (numel(region.shape) == 0) return;
+  const Placed to(out, region.shape, region.strides, region.offset);
+  // Leading dims of size 1 of the value may be more than the region has.
+  Dims shape = value.shape(), strides = *value.strides;
+  while (shape.size() > region.shape.size()) shape.erase(0), strides.erase(0);
+  const Placed from(value, shape, strides, 0);
+  if (value.type->device.is_cpu()) return fill_view(stream_of(a), to.view, load_number(value.dtype(), value.data));
+  convert_view(stream_of(a), from.view, to.view);
+}
+
+void diagonal_backward(const KernelArgs& a) {
+  const View& out = a.out[0];
+  const int rows = a.dim("dim1", out.rank()), columns = a.dim("dim2", out.rank());
+  const int64_t offset = a.attr<int64_t>("offset");
+  const Dims& all = *out.strides;
+  fill_view(stream_of(a), out, 0);
+  if (a.in[0].numel() == 0) return;
+  Dims strides = all;
+  strides.erase(std::max(rows, columns));
+  strides.erase(std::min(rows, columns));
+  strides.push_back(all[rows] + all[columns]);
+  const int64_t at = offset < 0 ? -offset * all[rows] : offset * all[columns];
+  convert_view(stream_of(a), a.in[0], Placed(out, a.in[0].shape(), strides, at).view);
+}
+
+void masked_fill(const KernelArgs& a) {
+  const View in[] = {a.in[1], a.in[2], a.in[0]};
+  run_pointwise("where", stream_of(a), in, a.out[0]);
+}
+
+// Parts of matrices and ranges (kernels/matrix.cuh).
+void run_matrix(const KernelArgs& a, const char* name, kernels::MatrixArgs args) {
+  const View& out = a.out[0];
+  args.out = out.data;
+  args.count = out.numel();
+  const std::string types = fmt::format("using T = {};\n", type_text(out.dtype()));
+  launch(stream_of(a), family_kernel(stream_of(a), "matrix", types, name), args.count, &args);
+}
+
+template <bool kLower>
+void triangle(const KernelArgs& a) {
+  const View& x = a.in[0];
+  kernels::MatrixArgs args = {};
+  args.x = x.data;
+  args.rows = x.size(x.rank() - 2), args.columns = x.size(x.rank() - 1);
+  args.diagonal = a.attr<int64_t>("diagonal");
+  run_matrix(a, kLower ? "lower" : "upper", args);
+}
+
+void eye(const KernelArgs& a) {
+  kernels::MatrixArgs args = {};
+  args.columns = a.out[0].size(1);
+  run_matrix(a, "eye", args);
+}
+
+void range(const KernelArgs& a) {
+  kernels::MatrixArgs args = {};
+  args.start = a.attr<double>("start"), args.step = a.attr<double>("step");
+  run_matrix(a, "range", args);
+}
+
+void linspace(const KernelArgs& a) {
+  kernels::MatrixArgs args = {};
+  const int64_t n = a.out[0].numel();
+  args.start = a.attr<double>("start"), args.stop = a.attr<double>("stop");
+  args.step = n > 1 ? (args.stop - args.start) / double(n - 1) : 0;
+  run_matrix(a, "linspace", args);
+}
+
 void flip(const KernelArgs& a) {
   const View& in = a.in[0];
   Dims strides = *in.strides;
@@ -111,7 +214,16 @@ std::vector<KernelRow> move_rows() {
           {"flatten", reshape, kStridedInputs},
           {"cat", cat, kStridedInputs},
           {"stack", stack, kStridedInputs},
-          {"flip", flip, kStridedInputs}};
+          {"flip", flip, kStridedInputs},
+          {"slice_backward", slice_backward, kStridedInputs},
+          {"slice_assign", slice_assign, kStridedInputs},
+          {"diagonal_backward", diagonal_backward, kStridedInputs},
+          {"masked_fill", masked_fill, kStridedInputs},
+          {"tril", triangle<true>},
+          {"triu", triangle<false>},
+          {"eye", eye},
+          {"range", range},
+          {"linspace", linspace}};
 }
 
 }  // namespace pg::cuda

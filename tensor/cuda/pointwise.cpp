@@ -167,6 +167,12 @@ void run_body(Stream& stream, const TileBody& body, std::span<const View> in, st
   launch(stream, kernel, call.elements(), call.words().data());
 }
 
+void run_pointwise(std::string_view op, Stream& stream, std::span<const View> in, const View& out) {
+  uint64_t numbers = 0;
+  for (size_t k = 0; k < in.size(); ++k) numbers |= uint64_t(in[k].type->device.is_cpu()) << k;
+  run_body(stream, body_of(*pointwise_op(op), Attrs(), in, out), in, {&out, 1}, numbers);
+}
+
 void convert_view(Stream& stream, const View& from, const View& to) {
   TileValue value;
   value.kind = Kind::kInput;

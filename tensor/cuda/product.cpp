@@ -52,8 +52,6 @@ struct Operand {
   Dims batch, batch_strides;
 };
 
-bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
-
 // The products of a run of the innermost batch dim.
 void multiply_run(Stream& stream, Product p, const Operand& a, const Operand& b) {
   if (is_float(p.dtype) && multiply(stream, p)) return;
@@ -123,40 +121,6 @@ void matmul(const KernelArgs& args) {
   run_product(stream, a, b, out, nullptr, Product::Act::kNone);
 }
 
-// Applies a pointwise body to the result in place.
-void add_bias(Stream& stream, const View& out, const View& bias) {
-  const OpDef* add = pointwise_op("add");
-  TileBody body;
-  body.space = out.shape();
-  const View in[] = {out, bias};
-  for (int32_t k = 0; k < 2; ++k) {
-    TileValue v;
-    v.dtype = v.rounded = in[k].dtype();
-    v.index = k;
-    body.inputs.push_back({v.dtype, in[k].shape()});
-    body.values.push_back(v);
-  }
-  TileValue sum;
-  sum.kind = TileValue::Kind::kOp;
-  sum.op = add;
-  sum.dtype = sum.rounded = sum.compute = is_half(out.dtype()) ? DType::kFloat32 : out.dtype();
-  sum.count = 2;
-  for (int32_t k = 0; k < 2; ++k) {
-    sum.operands[k] = k;
-    if (in[k].dtype() == sum.compute) continue;
-    TileValue wide;
-    wide.kind = TileValue::Kind::kConvert;
-    wide.dtype = wide.rounded = sum.compute;
-    wide.count = 1;
-    wide.operands[0] = k;
-    sum.operands[k] = int32_t(body.values.size());
-    body.values.push_back(wide);
-  }
-  body.values.push_back(sum);
-  body.outputs.push_back({int32_t(body.values.size()) - 1, out.dtype(), false});
-  run_body(stream, body, in, {&out, 1});
-}
-
 // x weight^T + bias over the last dim of x.
 void linear_with(const KernelArgs& args, Product::Act act) {
   const View &x = args.in[0], &w = args.in[1], &bias = args.in[2], &out = args.out[0];
@@ -187,7 +151,9 @@ void linear_with(const KernelArgs& args, Product::Act act) {
     Placed result(out, {m, n});
     run_product(stream, a, b, result.view, fuses ? &bias : nullptr, act);
   }
-  if (bias && !fuses) add_bias(stream, out, bias);
+  if (!bias || fuses) return;
+  const View in[] = {out, bias};
+  run_pointwise("add", stream, in, out);
 }
 
 void linear(const KernelArgs& args) { linear_with(args, Product::Act::kNone); }

@@ -63,10 +63,7 @@ ReduceArgs args_of(const View& in, uint32_t mask) {
   return args;
 }
 
-std::string types_of(DType from, DType to, const Reduction& r) {
-  return fmt::format("using T = {};\nusing Out = {};\n#define kOp {}\n#define kFinish {}\n", type_text(from),
-                     type_text(to), r.op, r.finish);
-}
+std::string types_of(DType from, DType to, const Reduction& r) { return reduce_types(from, to, r.op, r.finish); }
 
 unsigned threads_for(int64_t count) {
   unsigned threads = 32;
@@ -191,6 +188,11 @@ void extreme(const KernelArgs& a) {
 }
 
 }  // namespace
+
+std::string reduce_types(DType from, DType to, const char* op, const char* finish) {
+  return fmt::format("using T = {};\nusing Out = {};\n#define kOp {}\n#define kFinish {}\n", type_text(from),
+                     type_text(to), op, finish);
+}
 
 std::vector<KernelRow> reduce_rows() {
   return {{"sum", ROW("kSum"), kStridedInputs},

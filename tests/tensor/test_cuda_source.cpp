@@ -275,6 +275,44 @@ TEST_CASE("cuda source: writes every row" * doctest::skip()) {
   CHECK(cuda.flush());
 }
 
+#ifdef PERIGEE_FAKE_CUDA
+TEST_CASE("cuda source: NVRTC compiles every kernel" * doctest::skip()) {
+  struct Compiler {
+    void* plugin = ::dlopen(PERIGEE_CUDA, RTLD_NOW);
+    int arch = 0, count = 0;
+    bool absent = false;
+    void compile(const char* name, const char* source) {
+      char error[4000] = {};
+      using Compile = int64_t (*)(int, const char*, char*, size_t);
+      const auto size =
+          reinterpret_cast<Compile>(::dlsym(plugin, "perigee_cuda_compile"))(arch, source, error, sizeof error);
+      absent |= std::string_view(error).find("cannot be opened") != std::string_view::npos;
+      if (!absent) CHECK_MESSAGE(size > 0, std::string(name), " ", std::string(error));
+      ++count;
+    }
+  } compiler;
+  REQUIRE_MESSAGE(compiler.plugin, ::dlerror());
+  const bool all = std::getenv("PERIGEE_CUDA_ALL") != nullptr;
+  using Each = void (*)(void*, const char*, const char*);
+  const auto corpus = reinterpret_cast<void (*)(bool, Each, void*)>(::dlsym(compiler.plugin, "perigee_cuda_corpus"));
+  const auto each = [](void* user, const char* name, const char* source) {
+    static_cast<Compiler*>(user)->compile(name, source);
+  };
+  for (const int arch : {75, 80, 90}) {
+    compiler.arch = arch;
+    if (all || arch == 80) corpus(all, each, &compiler);
+    std::string bodies;  // one module, as the formulas take most of the time
+    for (const NamedBody& b : all_bodies())
+      if (all || b.name.size() % 4 == 0) bodies += Operands(b.body, kGap).call().source(b.name);
+    compiler.compile("pointwise bodies", bodies.c_str());
+  }
+  if (compiler.absent)
+    MESSAGE("no libnvrtc: not compiled");
+  else
+    MESSAGE("NVRTC: ", compiler.count, " modules");
+}
+#endif
+
 TEST_CASE("cuda source: computes what the CPU computes" * doctest::skip()) {
   REQUIRE(folder());
   const HostKernels kernels;

@@ -67,6 +67,30 @@ struct RandomArgs {
   double p, scale;
 };
 
+// One parameter of an optimizer's update: the weight, its gradient and states, and where new weight and states go.
+struct UpdateParam {
+  const void* in[4];
+  void* out[3];
+  int64_t count, number;
+  double lr, wd, t;
+};
+constexpr int kMostParams = 32;
+struct UpdateArgs {
+  const double* rates;  // on the device: lr, wd, t, rescale and maybe momentum as rows; null: those of the parameters
+  int64_t columns;      // of rates: one, or one for each parameter
+  double rescale, clip, momentum, beta1, beta2, epsilon;
+  int32_t params, cycles;  // cycles: the rates have a row of the momentum
+  UpdateParam param[kMostParams];
+};
+
+// The elements of rows x columns matrices.
+struct MatrixArgs {
+  const void* x;
+  void* out;
+  int64_t count, rows, columns, diagonal;
+  double start, stop, step;
+};
+
 struct ProductArgs {
   const void *a, *b;
   void* c;

@@ -47,7 +47,7 @@ PERIGEE_KERNEL(uniform, RandomArgs) {
   each<kDouble ? 2 : 1>(a, [&](int64_t i, const uint32_t* words) {
     constexpr int kBits = std::is_same_v<T, Half> ? 11 : std::is_same_v<T, BFloat16> ? 8 : 24;
     if constexpr (kDouble)
-      out[i] = unit(words);
+      out[i] = convert_one<T>(unit(words));
     else
       out[i] = convert_one<T>(float(int32_t(words[0] >> (32 - kBits))) * (1.0f / float(1 << kBits)));
   });
@@ -59,7 +59,7 @@ PERIGEE_KERNEL(normal, RandomArgs) {
   each<kDouble ? 4 : 2>(a, [&](int64_t i, const uint32_t* words) {
     if constexpr (kDouble) {
       const double u = double(int64_t(wide(words) >> 11) + 1) * 0x1p-53, v = unit(words + 2);
-      out[i] = std::sqrt(-2 * std::log(u)) * std::cos(6.28318530717958647692 * v);
+      out[i] = convert_one<T>(std::sqrt(-2 * std::log(u)) * std::cos(6.28318530717958647692 * v));
     } else {
       const float u = float(int32_t(words[0] >> 8) + 1) * 0x1p-24f;
       const float angle = float(int32_t(words[1] >> 8)) * (0x1p-24f * 6.28318530717958647692f);
@@ -91,6 +91,8 @@ PERIGEE_KERNEL(drop, RandomArgs) {
   const T* x = static_cast<const T*>(a.x);
   T* out = static_cast<T*>(a.out);
   each<1>(a, [&](int64_t i, const uint32_t* words) {
+    // Without x, a mask.
+    if (!x) return void(out[i] = convert_one<T>(words[0] < uint64_t(a.range) ? C(0) : C(a.scale)));
     const C kept = C(widen(x[i])) * C(a.scale);
     out[i] = convert_one<T>(words[0] < uint64_t(a.range) ? C(0) : kept);
   });

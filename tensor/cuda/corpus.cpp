@@ -1,0 +1,63 @@
+// What tests compile with the real NVRTC, which needs no GPU: the modules of the hand-written kernels.
+#include <string>
+
+#include "tensor/cuda/compiler.h"
+#include "tensor/cuda/kernels.h"
+#include "tensor/cuda/launch.h"
+#include "tensor/error.h"
+
+namespace pg::cuda {
+namespace {
+
+using Each = void (*)(void* user, const char* name, const char* source);
+
+constexpr DType kAll[] = {DType::kBool,    DType::kUInt8,    DType::kInt8,    DType::kInt32,  DType::kInt64,
+                          DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
+
+void give(std::string_view family, const std::string& types, Each each, void* user) {
+  std::string name = std::string(family) + ": " + types;
+  for (char& c : name) c = c == '\n' ? ' ' : c;
+  each(user, name.c_str(), family_source(family, types).c_str());
+}
+
+}  // namespace
+}  // namespace pg::cuda
+
+#pragma GCC visibility push(default)
+
+// Calls `each` with the sources of all modules of hand-written kernels, or of those for a few dtypes.
+extern "C" void perigee_cuda_corpus(bool all, pg::cuda::Each each, void* user) {
+  using namespace pg;
+  using namespace pg::cuda;
+  for (const DType t : kAll) {
+    if (!all && t != DType::kFloat32 && t != DType::kBFloat16 && t != DType::kInt64) continue;
+    const std::string element = fmt::format("using T = {};\n", type_text(t));
+    for (const char* op : {"kSum", "kSumSquares", "kDeviation", "kExp", "kProd", "kMax", "kMin", "kCount"})
+      for (const char* finish : {"kPlain", "kScale", "kAny", "kAll", "kLog"})
+        for (const DType out : {t, DType::kFloat64})
+          if (all || (out == t && finish == std::string("kPlain")))
+            give("reduce", reduce_types(t, out, op, finish), each, user);
+    for (const DType index : {DType::kUInt8, DType::kInt8, DType::kInt32, DType::kInt64})
+      if (all || index == DType::kInt64)
+        give("index", element + fmt::format("using I = {};\n", type_text(index)), each, user);
+    give("product", element, each, user);
+    give("random", element, each, user);
+    give("matrix", element, each, user);
+    if (is_float(t)) give("optim", element + "using G = T;\nusing M = T;\n#define kRule kAdam\n", each, user);
+    if (!is_float(t)) continue;
+    for (const bool log : {false, true})
+      give("softmax", element + fmt::format("constexpr bool kLog = {};\n", log), each, user);
+  }
+}
+
+// Compiles the formulas and a source for an architecture. Returns the size of the result, or -1 and a text in `error`.
+extern "C" int64_t perigee_cuda_compile(int arch, const char* source, char* error, size_t bytes) {
+  try {
+    return int64_t(pg::cuda::compile(arch, source).size());
+  } catch (const std::exception& e) {
+    std::string(e.what()).copy(error, bytes - 1);
+    return -1;
+  }
+}
+
+#pragma GCC visibility pop

@@ -1,0 +1,227 @@
+// The CUDA device on the fake driver of tests/cuda: errors of the driver, memory, compiled kernels on disk, late
+// errors, programs. Each case that needs a fresh plugin runs the program in a process of its own.
+#ifdef PERIGEE_FAKE_CUDA
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string>
+
+#include "tensor/device_table.h"
+#include "tensor/op.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "perigee-cuda-XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  Folder(const Folder&) = delete;
+  fs::path path;
+};
+
+// Runs Lua code on the fake driver. `fake` in the code is the library with the functions of tests/cuda/fake.h.
+std::string run(const std::string& code, const std::map<std::string, std::string>& variables = {}) {
+  static const Folder cache;
+  const Folder folder;
+  std::ofstream(folder.path / "code.lua") << "local pg = require 'perigee'\nlocal ffi = require 'ffi'\n"
+                                             "ffi.cdef 'void fake_fail(const char*, int, int, int); void "
+                                             "fake_limit(size_t); int fake_calls(const char*);'\n"
+                                             "local fake = ffi.load('" PERIGEE_FAKE_CUDA "')\n"
+                                          << code;
+  std::map<std::string, std::string> all = {{"PERIGEE_CUDA_DRIVER", PERIGEE_FAKE_CUDA},
+                                            {"PERIGEE_CUDA_NVRTC", PERIGEE_FAKE_CUDA},
+                                            {"PERIGEE_CUDA_BLAS", PERIGEE_FAKE_CUDA},
+                                            {"PERIGEE_TEST_DEVICE_SEED", "1"},
+                                            {"XDG_CACHE_HOME", cache.path.string()}};
+  for (const auto& [name, value] : variables) all[name] = value;
+  std::string command = "env";
+  for (const auto& [name, value] : all) command += " '" + name + "=" + value + "'";
+  command += std::string(" ") + PERIGEE_PROGRAM + " '" + (folder.path / "code.lua").string() + "' 2>&1";
+  std::string out;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  REQUIRE(pipe);
+  std::array<char, 4096> part;
+  while (const size_t n = std::fread(part.data(), 1, part.size(), pipe)) out.append(part.data(), n);
+  ::pclose(pipe);
+  return out;
+}
+
+const std::string kTry = "print(select(2, pcall(function() return pg.ones(2):to('cuda') end)))";
+
+void check_contains(const std::string& text, const std::string& part) {
+  CHECK_MESSAGE(text.find(part) != std::string::npos, text, " lacks ", part);
+}
+
+}  // namespace
+
+TEST_CASE("cuda: what the driver lacks is an error with the file or call") {
+  check_contains(run(kTry, {{"PERIGEE_CUDA_DRIVER", "/absent/libcuda.so"}}),
+                 "device 'cuda' cannot be loaded: /absent/libcuda.so cannot be opened: ");
+  check_contains(run(kTry, {{"PERIGEE_CUDA_DRIVER", PERIGEE_TEST_DEVICE}}), " has no entry cuInit");
+  check_contains(run("fake.fake_fail('cuInit', 1, 100, 1)\n" + kTry),
+                 "cannot be loaded: cuInit: no CUDA-capable device is detected");
+  check_contains(run(kTry, {{"PERIGEE_FAKE_GPUS", "0"}}), "the driver has no device");
+  check_contains(run(kTry, {{"PERIGEE_FAKE_VERSION", "11080"}}), "the driver is of CUDA 11.8; 12.0 is needed");
+  // A second try may succeed, and a failed one leaves no device.
+  const std::string out =
+      run("fake.fake_fail('cuInit', 1, 100, 1)\n" + kTry + " print(#pg.devices()) " + kTry + " print(#pg.devices())");
+  check_contains(out, "\n1\n{1, 1}");
+  check_contains(out, "\n3\n");
+}
+
+TEST_CASE("cuda: a compiler that fails or is absent is an error of the op") {
+  const std::string code = "print(select(2, pcall(function() return tostring(pg.ones(2):to('cuda') + 1) end)))";
+  const Folder empty;
+  check_contains(run(code, {{"PERIGEE_CUDA_NVRTC", "/absent/nvrtc.so"}, {"XDG_CACHE_HOME", empty.path.string()}}),
+                 "/absent/nvrtc.so cannot be opened");
+  check_contains(
+      run("fake.fake_fail('nvrtcCompileProgram', 1, 6, 1)\n" + code, {{"XDG_CACHE_HOME", empty.path.string()}}),
+      "a kernel does not compile for sm_80");
+  check_contains(run("fake.fake_fail('cuLaunchKernel', 1, 719, 1)\n" + code),
+                 "cuLaunchKernel: unspecified launch failure");
+}
+
+TEST_CASE("cuda: compiled kernels are kept on disk, and a damaged file is compiled anew") {
+  const Folder cache;
+  const std::string code = "print((pg.ones(2):to('cuda') + 1), 'compiled ' .. fake.fake_calls('nvrtcCompileProgram'))";
+  const std::map<std::string, std::string> where = {{"XDG_CACHE_HOME", cache.path.string()}};
+  check_contains(run(code, where), "compiled 1");
+  check_contains(run(code, where), "compiled 0");
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(cache.path / "perigee")) {
+    ++files;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(200);
+    file.put('?');
+  }
+  CHECK(files == 1);
+  check_contains(run(code, where), "compiled 1");
+  for (const auto& entry : fs::directory_iterator(cache.path / "perigee")) fs::resize_file(entry.path(), 100);
+  check_contains(run(code, where), "compiled 1");
+  check_contains(run(code, where), "{2, 2}");
+  check_contains(run(code, {{"XDG_CACHE_HOME", "/proc/absent"}}), "compiled 1");
+}
+
+TEST_CASE("cuda: two processes share a folder of kernels") {
+  const Folder cache;
+  const std::string code =
+      "local shell = ...\n"
+      "local x = pg.ones(3):to('cuda')\n"
+      "for i = 1, 5 do x = (x * 2):exp():log() end print(x)";
+  const std::map<std::string, std::string> where = {{"XDG_CACHE_HOME", cache.path.string()}};
+  const pid_t child = ::fork();
+  if (child == 0) {
+    run(code, where);
+    ::_exit(0);
+  }
+  check_contains(run(code, where), "{32, 32, 32}");
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  for (const auto& entry : fs::directory_iterator(cache.path / "perigee"))
+    CHECK(entry.path().extension().string().empty());  // no temporary file is left
+}
+
+TEST_CASE("cuda: memory is cached, given back when it runs out, and then an error") {
+  // Tensors of 3 MB, dropped one by one, come from one segment.
+  check_contains(run("for i = 1, 20 do local x = pg.zeros(750000, {device = 'cuda'}) x:release() end\n"
+                     "print('segments ' .. fake.fake_calls('cuMemAlloc_v2'))"),
+                 "segments 1\n");
+  check_contains(run("for i = 1, 2000 do local x = pg.zeros(10, {device = 'cuda'}) end\n"
+                     "print('segments ' .. fake.fake_calls('cuMemAlloc_v2'))"),
+                 "segments 1\n");
+  // The cached segment of the first size is in the way of the second.
+  check_contains(run("fake.fake_limit(64 * 2^20)\n"
+                     "local x = pg.zeros(10 * 2^20, {device = 'cuda'}) x:release()\n"
+                     "local y = pg.zeros(14 * 2^20, {device = 'cuda'})\n"
+                     "print(y:sum(), 'freed ' .. fake.fake_calls('cuMemFree_v2'))"),
+                 "freed 1");
+  check_contains(run("fake.fake_limit(64 * 2^20)\n"
+                     "print(select(2, pcall(pg.zeros, 20 * 2^20, {device = 'cuda'})))\n"
+                     "print(pg.ones(2, {device = 'cuda'}))"),
+                 "out of memory: cannot allocate 83886080 bytes on cuda");
+}
+
+TEST_CASE("cuda: what a kernel refuses is reported by the next wait, or at once") {
+  const std::string code =
+      "local x, i = pg.ones(3):to('cuda'), pg.tensor({1, 4}, {dtype = 'int64'}):to('cuda')\n"
+      "local ok, y = pcall(x.index_select, x, 1, i)\n"
+      "print('first', ok)\n"
+      "print('second', pcall(y.totable, y))\n"
+      "print('third', x:sum():item())";
+  const std::string late = run(code);
+  check_contains(late, "first\ttrue");
+  check_contains(
+      late, "index_select: bad argument 'index' (expected index values from 1 to 3 or -3 to -1, got 4 at position 2)");
+  check_contains(late, "third\t3");
+  check_contains(run(code.substr(0, code.find("print('second'")), {{"PERIGEE_CUDA_SYNC", "1"}}), "first\tfalse");
+}
+
+TEST_CASE("cuda: a program is launched as one, patched and keeps its errors") {
+  const std::string code =
+      "local f = pg.jit(function(x, i) return (x * 2 + 1):index_select(1, i):exp():sum() end)\n"
+      "local i = pg.tensor({1, 2}, {dtype = 'int64'}):to('cuda')\n"
+      "for _, k in ipairs{1, 3} do\n"
+      "  local x = pg.full({3}, k / 4, {device = 'cuda'})\n"
+      "  for run = 1, 4 do\n"
+      "    local y = f(x, i)\n"
+      "    local got, expected = y:item(), 2 * math.exp(k / 2 + 1)\n"
+      "    y:release()  -- the next result has the same memory\n"
+      "    assert(math.abs(got - expected) < 1e-4 * expected, got)\n"
+      "  end\n"
+      "  print('launches ' .. fake.fake_calls('cuGraphLaunch'), 'made ' .. "
+      "fake.fake_calls('cuGraphInstantiateWithFlags'))\n"
+      "end\n"
+      "local bad = pg.tensor({1, 9}, {dtype = 'int64'}):to('cuda')\n"
+      "print(pcall(function() return f(pg.ones(3):to('cuda'), bad):item() end))\n"
+      "print(f(pg.zeros(3):to('cuda'), i):item())";
+  const std::string out = run(code);
+  check_contains(out, "launches 3\tmade 1");
+  check_contains(out, "launches 6\tmade 1");
+  check_contains(out, "got 9 at position 2");
+  check_contains(out, "code.lua:");
+  check_contains(out, "5.436");
+}
+
+// The ops that golden/cuda_by_host.txt lists run on the CPU through copies. The list may only shrink.
+TEST_CASE("cuda: every op has a kernel or a decomposition, or is listed") {
+  for (const char* name : {"PERIGEE_CUDA_DRIVER", "PERIGEE_CUDA_NVRTC", "PERIGEE_CUDA_BLAS"})
+    ::setenv(name, PERIGEE_FAKE_CUDA, 1);
+  const pg::Device device = pg::device_from_name("cuda");
+  std::ifstream golden(PERIGEE_SOURCE_DIR "/tests/golden/cuda_by_host.txt");
+  const std::set<std::string> listed{std::istream_iterator<std::string>(golden), {}};
+  std::set<std::string> found;
+  for (const pg::OpDef* op : pg::registry().ops()) {
+    const pg::KernelRow row = pg::registry().kernel(*op, device);
+    const bool served = row.fn && !pg::runs_by_host(row.fn);
+    const bool moves = op->has(pg::kEffect) || op->has(pg::kBodies) || op->view || !op->cpu_kernel.fn;
+    if (!served && !op->decompose && !moves) found.insert(op->name);
+  }
+  std::string text;
+  for (const std::string& name : found) {
+    CHECK_MESSAGE(listed.count(name), name, " has no kernel on cuda");
+    text += name + "\n";
+  }
+  for (const std::string& name : listed) CHECK_MESSAGE(found.count(name), name, " can leave the list");
+  if (std::getenv("PERIGEE_WRITE_GOLDEN")) std::ofstream(PERIGEE_SOURCE_DIR "/tests/golden/cuda_by_host.txt") << text;
+  MESSAGE(found.size(), " ops run on the CPU");
+}
+#endif
