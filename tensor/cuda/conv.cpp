@@ -2,6 +2,7 @@
 #include "tensor/cuda/converted.h"
 #include "tensor/cuda/convolve.h"
 #include "tensor/cuda/kernels/epilogue_arguments.cuh"
+#include "tensor/cuda/variants.h"
 #include "tensor/error.h"
 
 namespace pg::cuda {
@@ -60,9 +61,7 @@ void finish(const KernelArgs& a, const std::string& activation, double slope) {
   const int dims = a.in[1].rank() - 2;
   const kernels::EpilogueArgs args = {y.data,          bias ? bias.data : nullptr, y.numel(),
                                       a.in[1].size(0), plane_of(y.shape(), dims),  slope};
-  const std::string types =
-      fmt::format("using T = {};\nusing Bias = {};\n#define ACTIVATED(v) {}\n", type_text(y.dtype()),
-                  type_text(bias ? bias.dtype() : y.dtype()), activation_text(activation));
+  const std::string types = epilogue_types(y.dtype(), bias ? bias.dtype() : y.dtype(), activation);
   launch(stream, family_kernel(stream, "epilogue", types, "epilogue"), args.count, &args);
 }
 
@@ -91,6 +90,11 @@ void conv_by_weight(const KernelArgs& a) {
 }
 
 }  // namespace
+
+std::string epilogue_types(DType y, DType bias, const std::string& activation) {
+  return fmt::format("using T = {};\nusing Bias = {};\n#define ACTIVATED(v) {}\n", type_text(y), type_text(bias),
+                     activation_text(activation));
+}
 
 std::vector<KernelRow> conv_rows() {
   return {{"conv1d", conv},

@@ -7,7 +7,8 @@
 #define PERIGEE_CUDNN_FUNCTIONS(F)                                                                                \
   F(cudnnGetVersion)                                                                                              \
   F(cudnnGetErrorString)                                                                                          \
-  F(cudnnCreate) F(cudnnDestroy) F(cudnnSetStream) F(cudnnCreateTensorDescriptor) F(cudnnDestroyTensorDescriptor) \
+  F(cudnnCreate)                                                                                                  \
+  F(cudnnDestroy) F(cudnnSetStream) F(cudnnCreateTensorDescriptor) F(cudnnDestroyTensorDescriptor)                \
       F(cudnnSetTensorNdDescriptor) F(cudnnCreateFilterDescriptor) F(cudnnDestroyFilterDescriptor)                \
           F(cudnnSetFilterNdDescriptor) F(cudnnCreateConvolutionDescriptor) F(cudnnDestroyConvolutionDescriptor)  \
               F(cudnnSetConvolutionNdDescriptor) F(cudnnSetConvolutionGroupCount) F(cudnnSetConvolutionMathType)  \

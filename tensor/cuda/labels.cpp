@@ -1,6 +1,7 @@
 // Losses over class labels by hand-written kernels (kernels/labels.cuh). A label out of range is reported late.
 #include "tensor/cuda/converted.h"
 #include "tensor/cuda/kernels/labels_arguments.cuh"
+#include "tensor/cuda/variants.h"
 #include "tensor/op.h"
 
 namespace pg::cuda {
@@ -15,7 +16,7 @@ struct Labels {
   Labels(const KernelArgs& a, const char* op, const Dims& shape, DType t, size_t first)
       : stream(stream_at(a.stream)),
         compute(t == DType::kFloat64 ? t : DType::kFloat32),
-        types(fmt::format("using T = {};\nusing L = {};\n", type_text(t), type_text(a.in[first].dtype()))),
+        types(label_types(t, a.in[first].dtype())),
         weight(stream, a.in[first + 1], compute) {
     const int dim = shape.size() > 1 ? 1 : 0;
     args.samples = a.in[first].numel();
@@ -113,6 +114,10 @@ void cross_entropy_dx(const KernelArgs& a) {
 }
 
 }  // namespace
+
+std::string label_types(DType t, DType label) {
+  return fmt::format("using T = {};\nusing L = {};\n", type_text(t), type_text(label));
+}
 
 std::vector<KernelRow> label_rows() {
   return {{"nll_fused", nll},

@@ -4,6 +4,7 @@
 
 #include "tensor/cuda/converted.h"
 #include "tensor/cuda/kernels/norm_arguments.cuh"
+#include "tensor/cuda/variants.h"
 #include "tensor/op.h"
 
 namespace pg::cuda {
@@ -17,19 +18,8 @@ constexpr int64_t kPart = 4096;  // elements of a part of a channel
 
 DType stat_type(const View& x) { return x.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
 
-struct Types {
-  DType x;
-  DType dy = DType::kFloat32, out = DType::kFloat32, mean = DType::kFloat32, var = DType::kFloat32;
-  bool wide = false;  // whether 32 bits do not count the elements
-};
-
-CUfunction kernel(Stream& stream, const Types& t, const char* name) {
-  return family_kernel(stream, "norm",
-                       fmt::format("using T = {};\nusing D = {};\nusing Out = {};\nusing Mean = {};\nusing Var = {};\n"
-                                   "using I = {};\n",
-                                   type_text(t.x), type_text(t.dy), type_text(t.out), type_text(t.mean),
-                                   type_text(t.var), t.wide ? "int64_t" : "int32_t"),
-                       name);
+CUfunction kernel(Stream& stream, const NormTypes& t, const char* name) {
+  return family_kernel(stream, "norm", norm_types(t), name);
 }
 
 // --- Rows ---
@@ -45,7 +35,7 @@ struct Rows {
     args.weight = weight.data();
     args.centered = a.attr<bool>("centered");
   }
-  void launch(const Types& types, const char* name) const {
+  void launch(const NormTypes& types, const char* name) const {
     unsigned threads = 32;
     while (threads < kThreads && 2 * int64_t(threads) < args.n) threads *= 2;
     launch_blocks(stream, kernel(stream, types, name), args.rows, threads, &args);
@@ -116,7 +106,7 @@ struct Channels {
 
   Stream& stream;
   ChannelArgs args = {};
-  Types types;
+  NormTypes types;
 };
 
 void apply(Channels& c, const void* mean, const void* rstd, const View& weight, const View& bias) {
@@ -210,6 +200,13 @@ void batch_norm_dx(const KernelArgs& a) {
 }
 
 }  // namespace
+
+std::string norm_types(const NormTypes& t) {
+  return fmt::format(
+      "using T = {};\nusing D = {};\nusing Out = {};\nusing Mean = {};\nusing Var = {};\nusing I = {};\n",
+      type_text(t.x), type_text(t.dy), type_text(t.out), type_text(t.mean), type_text(t.var),
+      t.wide ? "int64_t" : "int32_t");
+}
 
 std::vector<KernelRow> norm_rows() {
   return {{"row_norm", row_norm},

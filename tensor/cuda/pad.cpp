@@ -4,6 +4,7 @@
 #include "tensor/cuda/converted.h"
 #include "tensor/cuda/kernels/pad_arguments.cuh"
 #include "tensor/cuda/layout.h"
+#include "tensor/cuda/variants.h"
 #include "tensor/op.h"
 
 namespace pg::cuda {
@@ -39,13 +40,7 @@ PadArgs pad_args(const View& source, const Dims& padded, const Dims& before) {
 }
 
 void run(Stream& stream, const char* kernel, DType t, const std::string& mode, const PadArgs& args) {
-  const char* name = mode == "constant"    ? "kConstant"
-                     : mode == "replicate" ? "kReplicate"
-                     : mode == "reflect"   ? "kReflect"
-                                           : "kCircular";
-  launch(stream,
-         family_kernel(stream, "pad", fmt::format("using T = {};\n#define MODE {}\n", type_text(t), name), kernel),
-         args.count, &args);
+  launch(stream, family_kernel(stream, "pad", pad_types(t, mode), kernel), args.count, &args);
 }
 
 void pad(const KernelArgs& a) {
@@ -116,6 +111,14 @@ void roll(const KernelArgs& a) {
 }
 
 }  // namespace
+
+std::string pad_types(DType t, const std::string& mode) {
+  const char* name = mode == "constant"    ? "kConstant"
+                     : mode == "replicate" ? "kReplicate"
+                     : mode == "reflect"   ? "kReflect"
+                                           : "kCircular";
+  return fmt::format("using T = {};\n#define MODE {}\n", type_text(t), name);
+}
 
 std::vector<KernelRow> pad_rows() {
   return {{"pad", pad, kStridedInputs}, {"pad_backward", pad_backward}, {"roll", roll}};

@@ -2,6 +2,7 @@
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/kernels/points_arguments.cuh"
 #include "tensor/cuda/launch.h"
+#include "tensor/cuda/variants.h"
 #include "tensor/op.h"
 
 namespace pg::cuda {
@@ -9,11 +10,6 @@ namespace {
 
 using kernels::PointsArgs;
 using kernels::TapsArgs;
-
-std::string types_of(DType t, const char* outside = "kZero", bool corners = false) {
-  return fmt::format("using T = {};\n#define OUTSIDE {}\nconstexpr bool kCorners = {};\n", type_text(t), outside,
-                     corners);
-}
 
 // `planes`: an array batch x channels x positions.
 PointsArgs points_args(const KernelArgs& a, const View& planes, size_t index_input) {
@@ -39,7 +35,7 @@ PointsArgs points_args(const KernelArgs& a, const View& planes, size_t index_inp
 void run(const KernelArgs& a, const char* name, int64_t count, const PointsArgs& args) {
   if (count == 0) return;
   Stream& stream = stream_at(a.stream);
-  launch(stream, family_kernel(stream, "points", types_of(a.out[0].dtype()), name), count, &args);
+  launch(stream, family_kernel(stream, "points", point_types(a.out[0].dtype(), "kZero", false), name), count, &args);
 }
 
 void sample_points(const KernelArgs& a) {
@@ -79,11 +75,16 @@ void sample_taps(const KernelArgs& a) {
   for (size_t d = 0; d < size.size(); ++d) args.coordinates[d] = a.in[d].data, args.size[d] = int32_t(size[d]);
   const char* outside = args.taps < 4 || mode == "zeros" ? "kZero" : mode == "border" ? "kBorder" : "kReflect";
   Stream& stream = stream_at(a.stream);
-  const std::string types = types_of(a.in[0].dtype(), outside, a.attr<bool>("align_corners"));
+  const std::string types = point_types(a.in[0].dtype(), outside, a.attr<bool>("align_corners"));
   launch(stream, family_kernel(stream, "points", types, "sample_taps"), args.batch * args.points, &args);
 }
 
 }  // namespace
+
+std::string point_types(DType t, const char* outside, bool corners) {
+  return fmt::format("using T = {};\n#define OUTSIDE {}\nconstexpr bool kCorners = {};\n", type_text(t), outside,
+                     corners);
+}
 
 std::vector<KernelRow> point_rows() {
   return {{"sample_points", sample_points},

@@ -1,6 +1,7 @@
 // Pooling, unfold and fold by hand-written kernels (kernels/pool.cuh).
 #include "tensor/cuda/converted.h"
 #include "tensor/cuda/kernels/pool_arguments.cuh"
+#include "tensor/cuda/variants.h"
 #include "tensor/cuda/windows.h"
 
 namespace pg::cuda {
@@ -8,10 +9,6 @@ namespace {
 
 using kernels::MovePoolArgs;
 using kernels::PoolArgs;
-
-std::string types_of(DType t, int64_t elements) {
-  return fmt::format("using T = {};\nusing I = {};\n", type_text(t), elements > INT32_MAX ? "int64_t" : "int32_t");
-}
 
 // Windows over the last `dims` dims of `in`. Without an attribute for the step it is the size of the window.
 PoolArgs window_args(const KernelArgs& a, const Dims& in, int dims) {
@@ -38,7 +35,7 @@ PoolArgs pool_args(const KernelArgs& a, const Dims& in, const Dims& out, int dim
 void run(const KernelArgs& a, const char* kernel, const PoolArgs& args) {
   if (args.count == 0) return;
   Stream& stream = stream_at(a.stream);
-  const std::string types = types_of(a.out[0].dtype(), std::max(args.count, a.in[0].numel()));
+  const std::string types = pool_types(a.out[0].dtype(), std::max(args.count, a.in[0].numel()));
   launch(stream, family_kernel(stream, "pool", types, kernel), args.count, &args);
 }
 
@@ -87,7 +84,7 @@ void move(const KernelArgs& a, const char* kernel, const View& image, int dims, 
                              plane_of(index.shape(), dims),
                              stream.fault->get(),
                              report_number(refusal)};
-  launch(stream, family_kernel(stream, "pool", types_of(a.in[0].dtype(), args.count), kernel), args.count, &args);
+  launch(stream, family_kernel(stream, "pool", pool_types(a.in[0].dtype(), args.count), kernel), args.count, &args);
 }
 
 void max_pool_take(const KernelArgs& a) {
@@ -120,6 +117,10 @@ void unfold(const KernelArgs& a) {
 }
 
 }  // namespace
+
+std::string pool_types(DType t, int64_t elements) {
+  return fmt::format("using T = {};\nusing I = {};\n", type_text(t), elements > INT32_MAX ? "int64_t" : "int32_t");
+}
 
 std::vector<KernelRow> pool_rows() {
   return {{"max_pool", max_pool},

@@ -50,6 +50,7 @@ std::string run(const std::string& code, const std::map<std::string, std::string
   std::map<std::string, std::string> all = {{"PERIGEE_CUDA_DRIVER", PERIGEE_FAKE_CUDA},
                                             {"PERIGEE_CUDA_NVRTC", PERIGEE_FAKE_CUDA},
                                             {"PERIGEE_CUDA_BLAS", PERIGEE_FAKE_CUDA},
+                                            {"PERIGEE_CUDA_CUDNN", PERIGEE_FAKE_CUDA},
                                             {"PERIGEE_TEST_DEVICE_SEED", "1"},
                                             {"XDG_CACHE_HOME", cache.path.string()}};
   for (const auto& [name, value] : variables) all[name] = value;
