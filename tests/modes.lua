@@ -78,7 +78,7 @@ local modes = {
 local cuda = require "tests.cuda.host"
 if cuda then
   table.insert(modes, {name = "cuda_host", doc = "on the CUDA device, whose kernels the host runs", isolate = isolate,
-   files = {"_autograd%.", "_control%.", "_fixtures_ops", "_norm%.", "_reduce%.", "_indexing"}, env = cuda,
+   files = {"_autograd%.", "_control%.", "_fixtures_ops", "_norm%.", "_reduce%.", "_indexing", "_cuda_"}, env = cuda,
    setup = function(pg)
     require("tests.support").device = "cuda"
     pg.testing.default_device("cuda")

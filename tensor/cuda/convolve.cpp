@@ -120,7 +120,7 @@ void find_algorithms(cudnnHandle_t handle, Plan& plan, DType dtype) {
       (c.*P::kFind)
           .status(handle, P::a(plan), P::b(plan), plan.conv.get(), P::to(plan), kMostAlgorithms, &count, found);
   if (unsupported(status)) return;
-  check_cudnn(status, "cudnnGetConvolution…Algorithm");
+  (c.*P::kFind).require(status);
   std::stable_sort(found, found + count, [](const auto& a, const auto& b) {
     return (a.determinism == CUDNN_DETERMINISTIC) > (b.determinism == CUDNN_DETERMINISTIC);
   });
@@ -182,9 +182,7 @@ bool run(Stream& stream, const ConvShape& s, ConvPart part, const void* a, const
                                                   wide ? static_cast<const void*>(&wide_one) : &one,
                                                   wide ? static_cast<const void*>(&wide_old) : &old);
     if (!unsupported(status)) {
-      check_cudnn(status, part == ConvPart::kForward ? "cudnnConvolutionForward"
-                          : part == ConvPart::kInput ? "cudnnConvolutionBackwardData"
-                                                     : "cudnnConvolutionBackwardFilter");
+      (cudnn().*P::kRun).require(status);
       return true;
     }
     plan.candidates.erase(plan.candidates.begin());
