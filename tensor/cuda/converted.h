@@ -20,6 +20,25 @@ struct Temporary {
   View view;
 };
 
+// Zeros to which threads add in any order, and which become the elements of `out`. They are doubles: sums of a few
+// elements with fewer digits are exact, so that the order does not change them.
+class AtomicSums {
+ public:
+  AtomicSums(Stream& stream, const View& out) : stream_(stream), out_(out), sums_(out) {
+    if (out.dtype() != DType::kFloat64) sums_ = copy_.emplace(stream, DType::kFloat64, out).view;
+    fill_view(stream, sums_, 0);
+  }
+  void* data() const { return sums_.data; }
+  void finish() const {
+    if (copy_) convert_view(stream_, sums_, out_);
+  }
+
+ private:
+  Stream& stream_;
+  View out_, sums_;
+  std::optional<Temporary> copy_;
+};
+
 // A contiguous operand, or its elements converted to another dtype.
 class Converted {
  public:

@@ -68,7 +68,6 @@ void cut(Stream& stream, const View& dy, const View& out, const Dims& before) {
     convert_view(stream, Placed(dy, part, *dy.strides, from).view, Placed(out, part, *out.strides, to).view);
 }
 
-// Halves are added up in float32.
 void pad_backward(const KernelArgs& a) {
   const View &dy = a.in[0], &out = a.out[0];
   if (out.numel() == 0) return;
@@ -76,17 +75,12 @@ void pad_backward(const KernelArgs& a) {
   const Dims before = widths_before(a, out.rank());
   const std::string& mode = a.attr<std::string>("mode");
   if (mode == "constant") return cut(stream, dy, out, before);
-  const bool half = size_of(out.dtype()) == 2;
-  std::optional<Temporary> sums;
-  if (half) sums.emplace(stream, DType::kFloat32, out);
-  const View& to = half ? sums->view : out;
-  fill_view(stream, to, 0);
-  if (dy.numel() == 0) return convert_view(stream, to, out);
+  AtomicSums sums(stream, out);
   PadArgs args = pad_args(out, dy.shape(), before);
   args.from = dy.data;
-  args.to = to.data;
-  run(stream, "pad_backward", dy.dtype(), mode, args);
-  if (half) convert_view(stream, to, out);
+  args.to = sums.data();
+  if (args.count) run(stream, "pad_backward", dy.dtype(), mode, args);
+  sums.finish();
 }
 
 // Elements move to the other end, as circular padding takes them.

@@ -1,7 +1,6 @@
 // The reads of grid_sample and deform_conv2d by hand-written kernels (kernels/points.cuh).
-#include "tensor/cuda/kernels.h"
+#include "tensor/cuda/converted.h"
 #include "tensor/cuda/kernels/points_arguments.cuh"
-#include "tensor/cuda/launch.h"
 #include "tensor/cuda/variants.h"
 #include "tensor/op.h"
 
@@ -51,8 +50,10 @@ void sample_points_back(const KernelArgs& a) {
   args.dy = a.in[0].data;
   args.weight = a.in[2] ? a.in[2].data : nullptr;
   if (a.out[0].numel() == 0) return;
-  fill_view(stream_at(a.stream), a.out[0], 0);
+  AtomicSums sums(stream_at(a.stream), a.out[0]);
+  args.out = sums.data();
   if (a.in[1].numel()) run(a, "sample_points_back", a.in[0].numel(), args);
+  sums.finish();
 }
 
 void sample_points_weight(const KernelArgs& a) {

@@ -91,20 +91,12 @@ void max_pool_take(const KernelArgs& a) {
   move(a, "max_pool_take", a.in[0], int(a.attr<int64_t>("dims")), a.out[0].data);
 }
 
-// Halves are added up in float32.
 void max_pool_backward(const KernelArgs& a) {
   const View& out = a.out[0];
   if (out.numel() == 0) return;
-  Stream& stream = stream_at(a.stream);
-  const int dims = int(a.attr<Ints>("size").size());
-  if (size_of(out.dtype()) > 2) {
-    fill_view(stream, out, 0);
-    return move(a, "max_pool_backward", out, dims, out.data);
-  }
-  const Temporary sums(stream, DType::kFloat32, out);
-  fill_view(stream, sums.view, 0);
-  move(a, "max_pool_backward", out, dims, sums.view.data);
-  convert_view(stream, sums.view, out);
+  AtomicSums sums(stream_at(a.stream), out);
+  move(a, "max_pool_backward", out, int(a.attr<Ints>("size").size()), sums.data());
+  sums.finish();
 }
 
 template <bool kFold>

@@ -29,12 +29,11 @@ PERIGEE_KERNEL(pad, PadArgs) {
   }
 }
 
-// Adds the elements of the padded array `from` to those that they came from.
+// Adds the elements of the padded array `from` to those that they came from, in any order; `to` holds doubles.
 PERIGEE_KERNEL(pad_backward, PadArgs) {
-  using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
   for (int64_t i = thread_index(); i < a.count; i += thread_count()) {
     const int64_t s = source_of(a, i);
-    if (s >= 0) atomicAdd(static_cast<C*>(a.to) + s, C(widen(static_cast<const T*>(a.from)[i])));
+    if (s >= 0) atomicAdd(static_cast<double*>(a.to) + s, double(widen(static_cast<const T*>(a.from)[i])));
   }
 }
 

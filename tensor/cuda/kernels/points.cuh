@@ -25,7 +25,7 @@ PERIGEE_KERNEL(sample_points, PointsArgs) {
   }
 }
 
-// Adds to the output, in any order.
+// Adds to the output, an array of doubles, in any order.
 PERIGEE_KERNEL(sample_points_back, PointsArgs) {
   for (int64_t i = thread_index(); i < a.batch * a.channels * a.points; i += thread_count()) {
     const int64_t p = i % a.points, plane = i / a.points;
@@ -33,8 +33,8 @@ PERIGEE_KERNEL(sample_points_back, PointsArgs) {
     for (int64_t k = 0; k < a.taps; ++k) {
       const int64_t at = (plane / a.channels * a.taps + k) * a.points + p, to = position_of(a, at);
       if (to < 0) continue;
-      atomicAdd(static_cast<T*>(a.out) + plane * a.positions + to,
-                a.weight ? static_cast<const T*>(a.weight)[at] * dy : dy);
+      atomicAdd(static_cast<double*>(a.out) + plane * a.positions + to,
+                double(a.weight ? static_cast<const T*>(a.weight)[at] * dy : dy));
     }
   }
 }

@@ -112,12 +112,12 @@ PERIGEE_KERNEL(max_pool_take, MovePoolArgs) {
       static_cast<T*>(a.y)[i] = static_cast<const T*>(a.x)[I(i) / I(a.index_plane) * a.plane + a.index[i]];
 }
 
-// Adds to y, in C. Windows that overlap may add to one element in any order.
+// Adds to y, an array of doubles, in any order.
 PERIGEE_KERNEL(max_pool_backward, MovePoolArgs) {
   for (int64_t i = thread_index(); i < a.count; i += thread_count())
     if (valid(a, i))
-      atomicAdd(static_cast<C*>(a.y) + I(i) / I(a.index_plane) * a.plane + a.index[i],
-                C(widen(static_cast<const T*>(a.x)[i])));
+      atomicAdd(static_cast<double*>(a.y) + I(i) / I(a.index_plane) * a.plane + a.index[i],
+                double(widen(static_cast<const T*>(a.x)[i])));
 }
 
 // Columns (plane, tap, window) of images (plane, rows, columns); the first axis has size 1.
