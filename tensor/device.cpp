@@ -1,6 +1,7 @@
 #include "tensor/device_abi.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -45,6 +46,16 @@ std::string own_folder() {
   const std::string path = info.dli_fname;
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+// Returns the file of a plugin: beside this library or program, or where an install has it, lib/perigee.
+std::string plugin_path(const std::string& name) {
+  const char* given = setting("PERIGEE_DEVICE_PATH");
+  const std::string folder = given ? given : own_folder(), file = fmt::format("/perigee_{}.so", name);
+  if (!given)
+    for (const char* place : {"", "/perigee", "/../perigee", "/../lib/perigee", "/../../perigee", "/../../../perigee"})
+      if (::access((folder + place + file).c_str(), R_OK) == 0) return folder + place + file;
+  return folder + file;
 }
 
 [[noreturn]] void fail_load(const std::string& name, const std::string& why) {
@@ -154,8 +165,7 @@ const DeviceTable* enter(DeviceEntry entry, const std::string& name) {
 
 // Loads the plugin into the free slot `kind` of the table.
 void load(Loaded& all, const std::string& name, int kind) {
-  const char* folder = setting("PERIGEE_DEVICE_PATH");
-  const std::string path = fmt::format("{}/perigee_{}.so", folder ? folder : own_folder(), name);
+  const std::string path = plugin_path(name);
   Library library(name, path);
   const DeviceEntry entry = library.entry();
   if (!entry) fail_load(name, path + " has no entry perigee_device");

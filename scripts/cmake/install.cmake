@@ -8,6 +8,11 @@ install(TARGETS perigee_shared EXPORT perigee LIBRARY DESTINATION "${CMAKE_INSTA
   INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(DIRECTORY vm/include/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 
+# Devices. The loader finds them from the place of the program or library.
+if(TARGET perigee_cuda)
+  install(TARGETS perigee_cuda LIBRARY DESTINATION lib/perigee)
+endif()
+
 # The program writes its manual page and the completions of shells, from its table of options. A cross build does so only
 # with an emulator.
 if(PERIGEE_SANITIZE OR (CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR))

@@ -5,11 +5,12 @@
 #include "tensor/cuda/library.h"
 #include "tensor/cuda/stream.h"
 
-#define PERIGEE_BLAS_FUNCTIONS(F)                                                                                   \
-  F(cublasLtCreate)                                                                                                 \
-  F(cublasLtMatmul) F(cublasLtMatmulAlgoGetHeuristic) F(cublasLtMatmulDescCreate) F(cublasLtMatmulDescSetAttribute) \
-      F(cublasLtMatmulDescDestroy) F(cublasLtMatrixLayoutCreate) F(cublasLtMatrixLayoutSetAttribute)                \
-          F(cublasLtMatrixLayoutDestroy) F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceSetAttribute)  \
+#define PERIGEE_BLAS_FUNCTIONS(F)                                                                                  \
+  F(cublasLtCreate)                                                                                                \
+  F(cublasLtMatmul)                                                                                                \
+  F(cublasLtMatmulAlgoGetHeuristic) F(cublasLtMatmulDescCreate) F(cublasLtMatmulDescSetAttribute)                  \
+      F(cublasLtMatmulDescDestroy) F(cublasLtMatrixLayoutCreate) F(cublasLtMatrixLayoutSetAttribute)               \
+          F(cublasLtMatrixLayoutDestroy) F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceSetAttribute) \
               F(cublasLtMatmulPreferenceDestroy)
 
 namespace pg::cuda {

@@ -4,11 +4,11 @@
 
 #include "tensor/cuda/library.h"
 
-#define PERIGEE_NVRTC_FUNCTIONS(F)                                                                               \
-  F(nvrtcVersion)                                                                                                \
-  F(nvrtcCreateProgram)                                                                                          \
-  F(nvrtcDestroyProgram) F(nvrtcCompileProgram) F(nvrtcGetProgramLog) F(nvrtcGetProgramLogSize) F(nvrtcGetCUBIN) \
-      F(nvrtcGetCUBINSize)
+#define PERIGEE_NVRTC_FUNCTIONS(F) \
+  F(nvrtcVersion)                  \
+  F(nvrtcCreateProgram)            \
+  F(nvrtcDestroyProgram)           \
+  F(nvrtcCompileProgram) F(nvrtcGetProgramLog) F(nvrtcGetProgramLogSize) F(nvrtcGetCUBIN) F(nvrtcGetCUBINSize)
 
 namespace pg::cuda {
 

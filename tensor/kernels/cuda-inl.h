@@ -1,6 +1,8 @@
 // Binds the formulas to CUDA C++. The build joins cuda_std-inl.h, fault.h, formula.h, this file, special.h,
 // values-inl.h, convert-inl.h, formulas-inl.h and math_formulas-inl.h, without their includes, into the text that
 // starts every source of cuda_source.h.
+#include <bit>
+
 namespace pg {
 
 // The C library's reentrant functions. CUDA's own write no global variable.

@@ -1,6 +1,7 @@
 #include "tensor/kernels/cuda_source.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "tensor/op.h"
