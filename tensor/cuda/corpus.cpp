@@ -25,6 +25,7 @@ void give(std::string_view family, const std::string& types, Each each, void* us
 void give_images(bool all, DType t, Each each, void* user) {
   for (const char* mode : {"constant", "replicate", "reflect", "circular"})
     if (all || mode == std::string("reflect")) give("pad", pad_types(t, mode), each, user);
+  give("sequence", sequence_types(t, DType::kInt64), each, user);
   if (!is_float(t)) return;
   for (const char* activation : {"", "relu", "leaky_relu", "sigmoid", "tanh", "silu", "gelu", "gelu_tanh"})
     if (all || *activation == 'g') give("epilogue", epilogue_types(t, t, activation), each, user);

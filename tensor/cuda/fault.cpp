@@ -1,4 +1,5 @@
 // The texts of errors that kernels report.
+#include <bit>
 #include <deque>
 #include <map>
 
@@ -47,6 +48,10 @@ std::string text_of(const Refusal& r, const Fault& fault) {
       break;
     case Refusal::Kind::kExponent:
       expected = "integer exponents of at least 0", got = "a negative one" + where;
+      break;
+    case Refusal::Kind::kLength:
+      expected = fmt::format("whole numbers from {} to {}", r.base, r.size);
+      got = fmt::format("{} at position {}", std::bit_cast<double>(fault.value), fault.at + 1);
       break;
     case Refusal::Kind::kLabel:
       name = r.detail.c_str();

@@ -48,7 +48,7 @@ struct Refusal {
   const OpDef* op = nullptr;
   size_t input = 0;             // flattened
   const char* place = nullptr;  // KernelArgs::place
-  enum class Kind : uint8_t { kIndex, kDivisor, kExponent, kAssert, kLabel } kind = Kind::kIndex;
+  enum class Kind : uint8_t { kIndex, kDivisor, kExponent, kAssert, kLabel, kLength } kind = Kind::kIndex;
   bool negative = false;         // kIndex: values may count from the end
   int64_t size = 0, base = 1;    // kIndex
   int64_t ignored = 0;           // kLabel: a label that is accepted besides the classes
