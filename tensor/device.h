@@ -25,8 +25,8 @@ inline bool host_reads(Device device) { return device.kind == 0; }
 bool fuses(Device device);
 
 // Parses "cpu", "cuda" or "cuda:1"; indices count from 0 as in the vendors' tools. The first use loads the plugin
-// `perigee_NAME.so` from the folder of this library, from lib/perigee of the install, or from $PERIGEE_DEVICE_PATH. Throws Error with the loader's
-// message when it cannot be loaded.
+// `perigee_NAME.so` from the folder of this library, from lib/perigee of the install, or from $PERIGEE_DEVICE_PATH.
+// Throws Error with the loader's message when it cannot be loaded.
 Device device_from_name(std::string_view name);
 std::string name_of(Device device);
 

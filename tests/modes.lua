@@ -78,8 +78,8 @@ local modes = {
 local cuda = require "tests.cuda.host"
 if cuda then
   table.insert(modes, {name = "cuda_host", doc = "on the CUDA device, whose kernels the host runs", isolate = isolate,
-   files = {"_autograd%.", "_control%.", "_conv%.", "_cuda_", "_fixtures_ops", "_indexing", "_nn%.", "_norm%.", "_optim%.",
-    "_optim_ops", "_random%.", "_reduce%."}, env = cuda,
+   files = {"test_autograd%.", "test_control%.", "test_conv%.", "test_cuda_", "test_fixtures_ops", "test_indexing%.", "test_nn%.", "test_norm%.",
+    "test_optim_ops", "test_random%.", "test_reduce%."}, env = cuda,
    setup = function(pg)
     require("tests.support").device = "cuda"
     pg.testing.default_device("cuda")

@@ -5,13 +5,13 @@
 #include "tensor/cuda/library.h"
 #include "tensor/cuda/stream.h"
 
-#define PERIGEE_BLAS_FUNCTIONS(F)                                                                                  \
-  F(cublasLtCreate)                                                                                                \
-  F(cublasLtMatmul)                                                                                                \
-  F(cublasLtMatmulAlgoGetHeuristic) F(cublasLtMatmulDescCreate) F(cublasLtMatmulDescSetAttribute)                  \
-      F(cublasLtMatmulDescDestroy) F(cublasLtMatrixLayoutCreate) F(cublasLtMatrixLayoutSetAttribute)               \
-          F(cublasLtMatrixLayoutDestroy) F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceSetAttribute) \
-              F(cublasLtMatmulPreferenceDestroy)
+// clang-format off
+#define PERIGEE_BLAS_FUNCTIONS(F) \
+  F(cublasLtCreate) F(cublasLtMatmul) F(cublasLtMatmulAlgoGetHeuristic) F(cublasLtMatmulDescCreate) \
+  F(cublasLtMatmulDescSetAttribute) F(cublasLtMatmulDescDestroy) F(cublasLtMatrixLayoutCreate) \
+  F(cublasLtMatrixLayoutSetAttribute) F(cublasLtMatrixLayoutDestroy) F(cublasLtMatmulPreferenceCreate) \
+  F(cublasLtMatmulPreferenceSetAttribute) F(cublasLtMatmulPreferenceDestroy)
+// clang-format on
 
 namespace pg::cuda {
 

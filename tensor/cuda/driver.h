@@ -4,18 +4,17 @@
 
 #include "tensor/cuda/library.h"
 
-#define PERIGEE_DRIVER_FUNCTIONS(F)                                                                            \
-  F(cuInit)                                                                                                    \
-  F(cuDriverGetVersion)                                                                                        \
-  F(cuDeviceGetCount)                                                                                          \
-  F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetAttribute) F(cuDevicePrimaryCtxRetain) F(cuCtxSetCurrent)     \
-      F(cuGetErrorString) F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamSynchronize) F(cuStreamWaitEvent)     \
-          F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventSynchronize) F(cuMemAlloc) F(cuMemFree) \
-              F(cuMemGetInfo) F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync)     \
-                  F(cuMemcpyDtoDAsync) F(cuMemcpyPeerAsync) F(cuMemsetD8Async) F(cuModuleLoadData)             \
-                      F(cuModuleGetFunction) F(cuLaunchKernel) F(cuStreamBeginCapture) F(cuStreamEndCapture)   \
-                          F(cuGraphInstantiate) F(cuGraphExecUpdate) F(cuGraphLaunch) F(cuGraphExecDestroy)    \
-                              F(cuGraphDestroy)
+// clang-format off
+#define PERIGEE_DRIVER_FUNCTIONS(F) \
+  F(cuInit) F(cuDriverGetVersion) F(cuDeviceGetCount) F(cuDeviceGet) F(cuDeviceGetName) \
+  F(cuDeviceGetAttribute) F(cuDevicePrimaryCtxRetain) F(cuCtxSetCurrent) F(cuGetErrorString) \
+  F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamSynchronize) F(cuStreamWaitEvent) F(cuEventCreate) \
+  F(cuEventDestroy) F(cuEventRecord) F(cuEventSynchronize) F(cuMemAlloc) F(cuMemFree) F(cuMemGetInfo) \
+  F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemcpyDtoDAsync) \
+  F(cuMemcpyPeerAsync) F(cuMemsetD8Async) F(cuModuleLoadData) F(cuModuleGetFunction) F(cuLaunchKernel) \
+  F(cuStreamBeginCapture) F(cuStreamEndCapture) F(cuGraphInstantiate) F(cuGraphExecUpdate) F(cuGraphLaunch) \
+  F(cuGraphExecDestroy) F(cuGraphDestroy)
+// clang-format on
 
 namespace pg::cuda {
 

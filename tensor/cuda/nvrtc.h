@@ -4,11 +4,11 @@
 
 #include "tensor/cuda/library.h"
 
+// clang-format off
 #define PERIGEE_NVRTC_FUNCTIONS(F) \
-  F(nvrtcVersion)                  \
-  F(nvrtcCreateProgram)            \
-  F(nvrtcDestroyProgram)           \
-  F(nvrtcCompileProgram) F(nvrtcGetProgramLog) F(nvrtcGetProgramLogSize) F(nvrtcGetCUBIN) F(nvrtcGetCUBINSize)
+  F(nvrtcVersion) F(nvrtcCreateProgram) F(nvrtcDestroyProgram) F(nvrtcCompileProgram) F(nvrtcGetProgramLog) \
+  F(nvrtcGetProgramLogSize) F(nvrtcGetCUBIN) F(nvrtcGetCUBINSize)
+// clang-format on
 
 namespace pg::cuda {
 
