@@ -4,20 +4,18 @@
 
 #include "tensor/cuda/library.h"
 
-#define PERIGEE_CUDNN_FUNCTIONS(F)                                                                                    \
-  F(cudnnGetVersion)                                                                                                  \
-  F(cudnnGetErrorString)                                                                                              \
-  F(cudnnCreate)                                                                                                      \
-  F(cudnnDestroy)                                                                                                     \
-  F(cudnnSetStream) F(cudnnCreateTensorDescriptor) F(cudnnDestroyTensorDescriptor) F(cudnnSetTensorNdDescriptor)      \
-      F(cudnnCreateFilterDescriptor) F(cudnnDestroyFilterDescriptor) F(cudnnSetFilterNdDescriptor)                    \
-          F(cudnnCreateConvolutionDescriptor) F(cudnnDestroyConvolutionDescriptor) F(cudnnSetConvolutionNdDescriptor) \
-              F(cudnnSetConvolutionGroupCount) F(cudnnSetConvolutionMathType)                                         \
-                  F(cudnnGetConvolutionForwardAlgorithm_v7) F(cudnnGetConvolutionBackwardDataAlgorithm_v7)            \
-                      F(cudnnGetConvolutionBackwardFilterAlgorithm_v7) F(cudnnGetConvolutionForwardWorkspaceSize)     \
-                          F(cudnnGetConvolutionBackwardDataWorkspaceSize)                                             \
-                              F(cudnnGetConvolutionBackwardFilterWorkspaceSize) F(cudnnConvolutionForward)            \
-                                  F(cudnnConvolutionBackwardData) F(cudnnConvolutionBackwardFilter)
+// clang-format off
+#define PERIGEE_CUDNN_FUNCTIONS(F) \
+  F(cudnnGetVersion) F(cudnnGetErrorString) F(cudnnCreate) F(cudnnDestroy) F(cudnnSetStream) \
+  F(cudnnCreateTensorDescriptor) F(cudnnDestroyTensorDescriptor) F(cudnnSetTensorNdDescriptor) \
+  F(cudnnCreateFilterDescriptor) F(cudnnDestroyFilterDescriptor) F(cudnnSetFilterNdDescriptor) \
+  F(cudnnCreateConvolutionDescriptor) F(cudnnDestroyConvolutionDescriptor) F(cudnnSetConvolutionNdDescriptor) \
+  F(cudnnSetConvolutionGroupCount) F(cudnnSetConvolutionMathType) F(cudnnGetConvolutionForwardAlgorithm_v7) \
+  F(cudnnGetConvolutionBackwardDataAlgorithm_v7) F(cudnnGetConvolutionBackwardFilterAlgorithm_v7) \
+  F(cudnnGetConvolutionForwardWorkspaceSize) F(cudnnGetConvolutionBackwardDataWorkspaceSize) \
+  F(cudnnGetConvolutionBackwardFilterWorkspaceSize) F(cudnnConvolutionForward) \
+  F(cudnnConvolutionBackwardData) F(cudnnConvolutionBackwardFilter)
+// clang-format on
 
 namespace pg::cuda {
 
