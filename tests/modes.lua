@@ -78,7 +78,7 @@ local modes = {
 local cuda = require "tests.cuda.host"
 if cuda then
   table.insert(modes, {name = "cuda_host", doc = "on the CUDA device, whose kernels the host runs", isolate = isolate,
-   files = {"test_autograd%.", "test_control%.", "test_fixtures_ops", "test_indexing%.", "test_nn%.", "test_norm%.",
+   files = {"test_autograd%.", "test_control%.", "test_conv%.", "test_cuda_", "test_fixtures_ops", "test_indexing%.", "test_nn%.", "test_norm%.",
     "test_optim_ops", "test_random%.", "test_reduce%."}, env = cuda,
    setup = function(pg)
     require("tests.support").device = "cuda"

@@ -4,6 +4,7 @@
 #include "tensor/cuda/compiler.h"
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/launch.h"
+#include "tensor/cuda/variants.h"
 #include "tensor/error.h"
 
 namespace pg::cuda {
@@ -18,6 +19,28 @@ void give(std::string_view family, const std::string& types, Each each, void* us
   std::string name = std::string(family) + ": " + types;
   for (char& c : name) c = c == '\n' ? ' ' : c;
   each(user, name.c_str(), family_source(family, types).c_str());
+}
+
+// The kernels of images and of what networks make of them.
+void give_images(bool all, DType t, Each each, void* user) {
+  for (const char* mode : {"constant", "replicate", "reflect", "circular"})
+    if (all || mode == std::string("reflect")) give("pad", pad_types(t, mode), each, user);
+  give("sequence", sequence_types(t, DType::kInt64), each, user);
+  if (!is_float(t)) return;
+  for (const char* activation : {"", "relu", "leaky_relu", "sigmoid", "tanh", "silu", "gelu", "gelu_tanh"})
+    if (all || *activation == 'g') give("epilogue", epilogue_types(t, t, activation), each, user);
+  for (const int64_t elements : {int64_t(1), int64_t(1) << 40}) {
+    give("pool", pool_types(t, elements), each, user);
+    give("norm", norm_types({t, t, t, t, t, elements > 1}), each, user);
+  }
+  for (const char* kind : {"nearest", "nearest-exact", "linear", "corners", "cubic", "cubic-corners"})
+    if (all || *kind == 'c') give("sample", sample_types(t, kind), each, user);
+  for (const DType label : {DType::kUInt8, DType::kInt8, DType::kInt32, DType::kInt64})
+    if (all || label == DType::kInt64) give("labels", label_types(t, label), each, user);
+  if (size_of(t) == 2) return;
+  for (const char* outside : {"kZero", "kBorder", "kReflect"})
+    for (const bool corners : {false, true})
+      if (all || corners) give("points", point_types(t, outside, corners), each, user);
 }
 
 }  // namespace
@@ -43,6 +66,7 @@ extern "C" void perigee_cuda_corpus(bool all, pg::cuda::Each each, void* user) {
     give("product", element, each, user);
     give("random", element, each, user);
     give("matrix", element, each, user);
+    give_images(all, t, each, user);
     if (is_float(t)) give("optim", element + "using G = T;\nusing M = T;\n#define kRule kAdam\n", each, user);
     if (!is_float(t)) continue;
     for (const bool log : {false, true})

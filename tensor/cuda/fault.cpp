@@ -1,4 +1,5 @@
 // The texts of errors that kernels report.
+#include <bit>
 #include <deque>
 #include <map>
 
@@ -20,8 +21,8 @@ Refusals& refusals() {
 }
 
 std::string key_of(const Refusal& r) {
-  return fmt::format("{}/{}/{}/{}/{}/{}/{}/{}/{}/{}", r.op->id, r.input, static_cast<const void*>(r.place), int(r.kind),
-                     r.negative, r.size, r.base, r.argument, r.detail, to_string(r.shape));
+  return fmt::format("{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}", r.op->id, r.input, static_cast<const void*>(r.place),
+                     int(r.kind), r.negative, r.size, r.base, r.ignored, r.argument, r.detail, to_string(r.shape));
 }
 
 // Returns "3", or "{2, 1}" in an input of several dims.
@@ -36,6 +37,7 @@ std::string position_text(const Dims& shape, int64_t i) {
 }
 
 std::string text_of(const Refusal& r, const Fault& fault) {
+  const char* name = r.op->name;
   std::string expected, got;
   const std::string where = r.shape.empty() ? "" : fmt::format(" at element {}", fault.at + 1);
   switch (r.kind) {
@@ -47,6 +49,16 @@ std::string text_of(const Refusal& r, const Fault& fault) {
     case Refusal::Kind::kExponent:
       expected = "integer exponents of at least 0", got = "a negative one" + where;
       break;
+    case Refusal::Kind::kLength:
+      expected = fmt::format("whole numbers from {} to {}", r.base, r.size);
+      got = fmt::format("{} at position {}", std::bit_cast<double>(fault.value), fault.at + 1);
+      break;
+    case Refusal::Kind::kLabel:
+      name = r.detail.c_str();
+      expected = fmt::format("labels from {} to {}, or ignore_index {}", r.base, r.size - 1 + r.base, r.ignored);
+      got = fmt::format("{} at position {}{}", fault.value, fault.at + 1,
+                        fault.value == 0 && r.base == 1 ? "; classes count from 1: write labels + 1" : "");
+      break;
     default:
       const int64_t high = r.size - 1 + r.base;
       expected = r.size == 0 ? "no index values: the dim is empty"
@@ -55,7 +67,7 @@ std::string text_of(const Refusal& r, const Fault& fault) {
       got = fmt::format("{} at position {}{}", fault.value, position_text(r.shape, fault.at),
                         fault.value == 0 && r.base == 1 ? "; indices count from 1 (index_base = 0: from 0)" : "");
   }
-  return fmt::format("{}: bad argument '{}' (expected {}, got {})", r.op->name, r.argument, expected, got);
+  return fmt::format("{}: bad argument '{}' (expected {}, got {})", name, r.argument, expected, got);
 }
 
 void raise_if_set(Fault* fault) {

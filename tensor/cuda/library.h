@@ -33,6 +33,7 @@ class Function<R(A...), check> {
   }
   void operator()(A... a) const { check(int(call_(a...)), name_); }
   R status(A... a) const { return call_(a...); }
+  void require(R status) const { check(int(status), name_); }  // what `status` returned
 
  private:
   const char* name_ = "";

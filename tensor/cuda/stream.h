@@ -32,6 +32,7 @@ struct Stream {
   Gpu& gpu;
   CUstream handle = nullptr;
   std::shared_ptr<FaultSlot> fault;
+  std::shared_ptr<void> convolutions;               // what convolve.cpp keeps, made at its first use
   std::unique_ptr<Capture> capture;                 // of the program that is being captured
   std::mutex lock;                                  // of `watched`
   std::vector<std::shared_ptr<FaultSlot>> watched;  // of the programs that were launched since the last wait
@@ -47,10 +48,11 @@ struct Refusal {
   const OpDef* op = nullptr;
   size_t input = 0;             // flattened
   const char* place = nullptr;  // KernelArgs::place
-  enum class Kind : uint8_t { kIndex, kDivisor, kExponent, kAssert } kind = Kind::kIndex;
+  enum class Kind : uint8_t { kIndex, kDivisor, kExponent, kAssert, kLabel, kLength } kind = Kind::kIndex;
   bool negative = false;         // kIndex: values may count from the end
   int64_t size = 0, base = 1;    // kIndex
-  std::string argument, detail;  // the name of the input; of kAssert, the message
+  int64_t ignored = 0;           // kLabel: a label that is accepted besides the classes
+  std::string argument, detail;  // the name of the input; of kAssert, the message; of kLabel, the op to name
   Dims shape;                    // of the input
 };
 // Returns the number of the report, the same for an equal refusal.

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <string>
 
@@ -24,9 +25,17 @@ std::string bytes_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// Adds the source to the folder $PERIGEE_FAKE_SOURCES, for the compiler of CUDA.
+void keep_source(const std::string& source) {
+  const char* folder = std::getenv("PERIGEE_FAKE_SOURCES");
+  if (!folder) return;
+  std::ofstream(folder + ("/" + std::to_string(std::hash<std::string>()(source))) + ".cu") << source;
+}
+
 void compile(_nvrtcProgram& program) {
   std::string folder = (std::filesystem::temp_directory_path() / "perigee-fake-XXXXXX").string();
   if (!::mkdtemp(folder.data())) return void(program.log = "no temporary folder");
+  keep_source(program.source);
   std::ofstream(folder + "/kernel.cpp") << program.source;
   const std::string command =
       "c++ -std=c++20 -O1 -ffp-contract=off -fno-math-errno -w -fmax-errors=3 -shared -fPIC -include " +

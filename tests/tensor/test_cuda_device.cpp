@@ -47,11 +47,10 @@ std::string run(const std::string& code, const std::map<std::string, std::string
                                              "fake_limit(size_t); int fake_calls(const char*);'\n"
                                              "local fake = ffi.load('" PERIGEE_FAKE_CUDA "')\n"
                                           << code;
-  std::map<std::string, std::string> all = {{"PERIGEE_CUDA_DRIVER", PERIGEE_FAKE_CUDA},
-                                            {"PERIGEE_CUDA_NVRTC", PERIGEE_FAKE_CUDA},
-                                            {"PERIGEE_CUDA_BLAS", PERIGEE_FAKE_CUDA},
-                                            {"PERIGEE_TEST_DEVICE_SEED", "1"},
-                                            {"XDG_CACHE_HOME", cache.path.string()}};
+  std::map<std::string, std::string> all = {
+      {"PERIGEE_CUDA_DRIVER", PERIGEE_FAKE_CUDA}, {"PERIGEE_CUDA_NVRTC", PERIGEE_FAKE_CUDA},
+      {"PERIGEE_CUDA_BLAS", PERIGEE_FAKE_CUDA},   {"PERIGEE_CUDA_CUDNN", PERIGEE_FAKE_CUDA},
+      {"PERIGEE_TEST_DEVICE_SEED", "1"},          {"XDG_CACHE_HOME", cache.path.string()}};
   for (const auto& [name, value] : variables) all[name] = value;
   std::string command = "env";
   for (const auto& [name, value] : all) command += " '" + name + "=" + value + "'";

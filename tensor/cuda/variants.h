@@ -1,0 +1,25 @@
+// The declarations that families of kernels depend on: one module for each text.
+#pragma once
+#include <string>
+
+#include "tensor/dtype.h"
+
+namespace pg::cuda {
+
+// An activation of y + bias. `activation`: of conv_act, or empty.
+std::string epilogue_types(DType y, DType bias, const std::string& activation);
+std::string pool_types(DType t, int64_t elements);           // elements: of the largest array
+std::string sample_types(DType t, const std::string& kind);  // kind: of resample
+std::string label_types(DType t, DType label);
+std::string sequence_types(DType t, DType length);
+std::string pad_types(DType t, const std::string& mode);              // mode: of pad
+std::string point_types(DType t, const char* outside, bool corners);  // outside: kZero, kBorder or kReflect
+
+struct NormTypes {
+  DType x;
+  DType dy = DType::kFloat32, out = DType::kFloat32, mean = DType::kFloat32, var = DType::kFloat32;
+  bool wide = false;  // whether 32 bits do not count the elements
+};
+std::string norm_types(const NormTypes& types);
+
+}  // namespace pg::cuda

@@ -1,0 +1,66 @@
+-- Convolutions and losses on the CUDA device with the fake cuDNN of tests/cuda.
+local t = require "tests.support"
+local pg = require "perigee"
+if t.device ~= "cuda" then return end
+
+local ffi = require "ffi"
+ffi.cdef "void fake_fail(const char*, int, int, int); int fake_calls(const char*);"
+local fake = ffi.load(os.getenv("PERIGEE_CUDA_CUDNN"))
+local not_supported, failed = 3000, 5000
+
+local function images(dtype) return pg.range(1, 32):reshape(1, 2, 4, 4):to(dtype) / 8 end
+local function weights(dtype) return pg.range(1, 16):reshape(2, 2, 2, 2):to(dtype) / 16 end
+
+t.test("an algorithm is looked for once a shape and dtype", function()
+  local x, w = images("float32"), weights("float32")
+  local function looked() return fake.fake_calls("cudnnGetConvolutionForwardAlgorithm_v7") end
+  local before = looked()
+  pg.conv2d(x, w)
+  pg.conv2d(x * 2, w)
+  t.equal(looked(), before + 1)
+  pg.conv2d(x, w, {padding = 1})
+  t.equal(looked(), before + 2)
+end)
+
+t.test("halves go through float32 where cuDNN lacks them", function()
+  local x, w = images("bfloat16"), weights("bfloat16")
+  local plain = pg.conv2d(x, w, {stride = 2})
+  fake.fake_fail("cudnnConvolutionForward", 1, not_supported, 1)
+  t.equal(pg.conv2d(x, w, {stride = 2, padding = 0}):totable(), plain:totable())
+end)
+
+t.test("what cuDNN refuses or fails at is an error of the op", function()
+  local x, w = images("float32"), weights("float32")
+  fake.fake_fail("cudnnConvolutionForward", 1, not_supported, 1)
+  t.error_contains(function() pg.conv2d(x, w, {padding = {3, 2}}) end,
+           "conv2d: cuDNN has no algorithm for float32 arrays of these shapes")
+  fake.fake_fail("cudnnConvolutionForward", 1, failed, 1)
+  t.error_contains(function() pg.conv2d(x, w, {padding = {2, 3}}) end, "cudnnConvolutionForward: ")
+  fake.fake_fail("cudnnGetConvolutionForwardAlgorithm_v7", 1, failed, 1)
+  t.error_contains(function() pg.conv2d(x, w, {padding = {1, 3}}) end, "cudnnGetConvolutionForwardAlgorithm: ")
+  t.equal(pg.conv2d(x, w, {padding = {1, 3}}).shape, {1, 2, 5, 9})
+end)
+
+t.test("labels outside the classes are reported late", function()
+  local x = pg.zeros(2, 3)
+  local loss = pg.cross_entropy(x, pg.tensor({1, 4}, {dtype = "int64"}))
+  t.error_contains(function() loss:item() end,
+           "cross_entropy: bad argument 'target' (expected labels from 1 to 3, or ignore_index -100, got 4 at position 2)")
+end)
+
+t.test("a step of training is one program", function()
+  local f = pg.jit(function(x, w, target)
+    local y = pg.max_pool2d(pg.conv2d(x, w, {padding = 1}):relu(), 2)
+    return pg.cross_entropy(y:mean({3, 4}), target)
+  end)
+  local x, w, target = images("float32"), weights("float32"), pg.tensor({2}, {dtype = "int64"})
+  local y = pg.max_pool2d(pg.conv2d(x, w, {padding = 1}):relu(), 2)
+  local expected = pg.cross_entropy(y:mean({3, 4}), target):item()
+  local before = fake.fake_calls("cuGraphLaunch")
+  for _ = 1, 4 do
+    local loss = f(x, w, target)
+    t.close(loss:item(), expected, {rtol = 1e-6})
+    loss:release()  -- the next one has the same memory
+  end
+  t.check(fake.fake_calls("cuGraphLaunch") > before, "no program was launched")
+end)
