@@ -31,8 +31,8 @@ function cuda.memory(index) return core.device_memory(device("memory", index)) e
 --- failed.
 function cuda.synchronize(index) core.synchronize(device("synchronize", index)) end
 
---- pg.cuda.allow_tf32(on) lets products and convolutions of float32 round their operands to TensorFloat-32 (10 bits of
---- mantissa), which is several times faster. It is off at first.
+--- pg.cuda.allow_tf32(on) lets matrix products of float32 round their operands to TensorFloat-32 (10 bits of mantissa),
+--- which is several times faster. It is off at first. Convolutions never do.
 function cuda.allow_tf32(on)
   core.set_switch("cuda", "allow_tf32", args.boolean("cuda.allow_tf32", "on", on))
 end
