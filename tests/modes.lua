@@ -1,6 +1,6 @@
 -- The ways in which tests/lua runs. setup(pg) is called after the module is loaded, env is set for the process;
 -- sanitized: under the sanitizers too, a function of the path if only some files; files: only those whose path has one of these Lua patterns, without --all;
--- isolate: every file has a process of its own.
+-- isolate: every file has a process of its own; named: the mode runs only if --mode names it.
 
 local t = require "tests.support"
 
@@ -75,15 +75,21 @@ local modes = {
   with_isa "avx2", with_isa "sse4", with_isa "sse2",
 }
 
-local cuda = require "tests.cuda.host"
-if cuda then
-  table.insert(modes, {name = "cuda_host", doc = "on the CUDA device, whose kernels the host runs", isolate = isolate,
-   files = {"test_autograd%.", "test_control%.", "test_conv%.", "test_cuda_", "test_fixtures_ops", "test_indexing%.", "test_nn%.", "test_norm%.",
-    "test_optim_ops", "test_random%.", "test_reduce%."}, env = cuda,
-   setup = function(pg)
+-- The modes on the CUDA device; `more` files besides those of cuda_host.
+local function on_cuda(mode, more)
+  mode.isolate = isolate
+  mode.files = {"test_autograd%.", "test_control%.", "test_conv%.", "test_cuda_", "test_fixtures_ops", "test_indexing%.", "test_nn%.",
+                "test_norm%.", "test_optim_ops", "test_random%.", "test_reduce%.", unpack(more)}
+  mode.setup = function(pg)
     require("tests.support").device = "cuda"
     pg.testing.default_device("cuda")
-  end})
+  end
+  table.insert(modes, mode)
 end
+
+on_cuda({name = "cuda", doc = "on a GPU; runs if it is named", named = true, env = {PERIGEE_VERIFY_PLANS = "1"}},
+        {"_registry_values", "_registry_hybrid", "_registry_errors", "_linalg", "_signals", "_rnn"})
+local host = require "tests.cuda.host"
+if host then on_cuda({name = "cuda_host", doc = "on the CUDA device, whose kernels the host runs", env = host}, {}) end
 
 return modes

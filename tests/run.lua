@@ -47,9 +47,8 @@ end
 
 -- Returns the modes to run. Under the sanitizers these are the modes that run different code.
 local function all_modes()
-  if not t.sanitized then return modes end
   local some = {}
-  for _, m in ipairs(modes) do if m.sanitized then some[#some + 1] = m end end
+  for _, m in ipairs(modes) do if not m.named and (m.sanitized or not t.sanitized) then some[#some + 1] = m end end
   return some
 end
 

@@ -3,7 +3,7 @@
 -- calls per block. variant = "hybrid" or "jit" computes the same result in another way; the table shows the variants of
 -- one name in one row. A case with `measure = function(env)` measures itself and returns {us_min =, us_median =, n =,
 -- …}, or a list of these with names. A block is about 20 ms of calls. Minimum and median are those of the blocks of one
--- budget.
+-- budget. --device=cuda makes tensors there by default; a block then ends when the device has finished its work.
 local ffi = require "ffi"
 ffi.cdef "struct pg_bench_time { long s, ns; }; int clock_gettime(int, struct pg_bench_time *);"
 local stamp = ffi.new("struct pg_bench_time")
@@ -38,9 +38,12 @@ local function median(list)
   return #list % 2 == 1 and list[m + 0.5] or (list[m] + list[m + 1]) / 2
 end
 
+local finish = function() end
+
 local function block(f, n)
   local t = now()
   for _ = 1, n do f() end
+  finish()
   return (now() - t) / n
 end
 
@@ -98,6 +101,10 @@ local function run(case)
   end
   local pg = require "perigee"
   pg.set_num_threads(opts.threads)
+  if opts.device then
+    pg.testing.default_device(opts.device)
+    finish = function() pg.synchronize(opts.device) end
+  end
   reset_peak()
   local rss = status("VmRSS")
   local f, o = case.setup(pg)
@@ -121,7 +128,8 @@ for _, case in ipairs(load_cases()) do
     print_rows(case, pcall(run, case))
   elseif not opts.case and (not opts.pattern or id_of(case):find(opts.pattern)) then
     io.stdout:flush()
-    os.execute(string.format("OMP_NUM_THREADS=%d %s %s --case=%s --threads=%d --budget=%s", opts.threads, quote(program),
-                             quote(arg[0]), quote(id_of(case)), opts.threads, opts.budget))
+    os.execute(string.format("OMP_NUM_THREADS=%d %s %s --case=%s --threads=%d --budget=%s%s", opts.threads, quote(program),
+                             quote(arg[0]), quote(id_of(case)), opts.threads, opts.budget,
+                             opts.device and " --device=" .. quote(opts.device) or ""))
   end
 end

@@ -1,5 +1,6 @@
 """The cases of cases/*.lua in torch, eager, for any torch from 1.13 on. Usage: torch_peer.py THREADS BUDGET [PATTERN]
-Prints the same JSON lines as bench.lua with "peer". PATTERN: a Lua pattern that is also a regular expression."""
+Prints the same JSON lines as bench.lua with "peer". PATTERN: a Lua pattern that is also a regular expression. The
+environment variable DEVICE makes tensors on that device by default."""
 import json, os, re, statistics, subprocess, sys, time
 from itertools import repeat
 
@@ -11,6 +12,9 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 torch.set_num_threads(threads)
+device = os.environ.get("DEVICE")
+if device:
+    torch.set_default_device(device)
 rnd = lambda *s: torch.rand(*s) - 0.5
 
 
@@ -32,6 +36,8 @@ def case(name, make, scale=1, inner=None):
         t = time.perf_counter_ns()
         for _ in repeat(None, n):
             call()
+        if device:
+            torch.cuda.synchronize()
         return (time.perf_counter_ns() - t) / 1000 / n
 
     est, start = block(1), time.perf_counter()

@@ -90,9 +90,10 @@ return {
   identity: pg.eye(3)
   copy: x:clone()
   device Device context Context ctx: x:to("cpu") -- a device is a string such as "cpu" or "cuda"
-  cuda gpu: pg.devices() -- it lists the devices; x:to("cuda") moves a tensor
+  gpu: pg.devices() -- it lists the devices; x:to("cuda") moves a tensor
   cpu: x:to("cpu")
-  num_gpus device_count is_available cuda_is_available: #pg.devices()
+  num_gpus device_count: pg.cuda.device_count()
+  is_available cuda_is_available: pg.cuda.is_available()
   set_default_dtype set_default_tensor_type: pg.zeros(2, 3, {dtype = "float64"}) -- there is no global default
   enable_grad set_grad_enabled: pg.record(function() return x:sum() end)
   inference_mode: pg.no_grad(function() return net(x) end)
