@@ -57,7 +57,8 @@ void check_inputs(const OpDef& op, std::span<const Value> inputs) {
     if (!accepts(def.dtypes, v.dtype()))
       bad_argument(op.name, def.name, "a tensor of " + dtype_list(def.dtypes), describe(v) + conversion(def.dtypes));
     if (first && !(first->device() == v.device()) && !op.has(kBodies))
-      bad_argument(op.name, def.name, "a tensor on " + name_of(first->device()) + " like the others", describe(v));
+      bad_argument(op.name, def.name, "a tensor on " + name_of(first->device()) + " like the others",
+                   fmt::format("{}; {}:to(\"{}\") moves it", describe(v), def.name, name_of(first->device())));
     if (!first) first = &v;
   }
 }

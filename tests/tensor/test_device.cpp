@@ -208,7 +208,8 @@ TEST_CASE("tensors can be moved between devices but not mixed in an op") {
     FAIL("no error");
   } catch (const pg::Error& error) {
     CHECK(std::string(error.what()) ==
-          "add: bad argument 'y' (expected a tensor on test_device like the others, got float32 2 test_device:1)");
+          "add: bad argument 'y' (expected a tensor on test_device like the others, got float32 2 test_device:1; "
+          "y:to(\"test_device\") moves it)");
   }
 }
 
