@@ -29,6 +29,7 @@ end)
 
 t.test("facts and switches of GPUs", function()
   needs_process()
+  if t.sanitized then t.skip("AddressSanitizer warns of the fake driver's fibers") end
   local out, err, code = run(fake, [[
     local pg = require "perigee"
     local cuda = pg.cuda
