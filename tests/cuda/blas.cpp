@@ -41,7 +41,7 @@ double load(cudaDataType t, const char* data, int64_t at) {
   if (t == CUDA_R_32F) return reinterpret_cast<const float*>(data)[at];
   uint16_t half = reinterpret_cast<const uint16_t*>(data)[at];
   if (t == CUDA_R_16F) {
-    _Float16 v;
+    HostHalf v;
     std::memcpy(&v, &half, 2);
     return double(v);
   }
@@ -55,7 +55,7 @@ void store(cudaDataType t, char* data, int64_t at, double v) {
   if (t == CUDA_R_32F) return void(reinterpret_cast<float*>(data)[at] = float(v));
   uint16_t half;
   if (t == CUDA_R_16F) {
-    const auto rounded = _Float16(float(v));
+    const auto rounded = HostHalf(float(v));
     std::memcpy(&half, &rounded, 2);
   } else {
     const float rounded = narrow(float(v), t);

@@ -32,14 +32,14 @@ namespace {
 double load(cudnnDataType_t type, const void* data, int64_t i) {
   if (type == CUDNN_DATA_DOUBLE) return static_cast<const double*>(data)[i];
   if (type == CUDNN_DATA_FLOAT) return static_cast<const float*>(data)[i];
-  if (type == CUDNN_DATA_HALF) return double(static_cast<const _Float16*>(data)[i]);
+  if (type == CUDNN_DATA_HALF) return double(static_cast<const HostHalf*>(data)[i]);
   return std::bit_cast<float>(uint32_t(static_cast<const uint16_t*>(data)[i]) << 16);
 }
 
 void store(cudnnDataType_t type, void* data, int64_t i, double value) {
   if (type == CUDNN_DATA_DOUBLE) return void(static_cast<double*>(data)[i] = value);
   if (type == CUDNN_DATA_FLOAT) return void(static_cast<float*>(data)[i] = float(value));
-  if (type == CUDNN_DATA_HALF) return void(static_cast<_Float16*>(data)[i] = _Float16(float(value)));
+  if (type == CUDNN_DATA_HALF) return void(static_cast<HostHalf*>(data)[i] = HostHalf(float(value)));
   const uint32_t bits = std::bit_cast<uint32_t>(float(value)), odd = bits >> 16 & 1;
   static_cast<uint16_t*>(data)[i] = value != value ? uint16_t(0x7fc0) : uint16_t((bits + 0x7fff + odd) >> 16);
 }

@@ -4,6 +4,13 @@
 #pragma once
 #include <cstddef>
 
+// A float16 that converts to and from float.
+#ifdef __clang__
+using HostHalf = __fp16;
+#else
+using HostHalf = _Float16;
+#endif
+
 namespace fake {
 
 // Device memory: a part of an area that faults unless work of a stream runs.
