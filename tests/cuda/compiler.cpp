@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -33,8 +34,11 @@ void keep_source(const std::string& source) {
 }
 
 void compile(_nvrtcProgram& program) {
-  std::string folder = (std::filesystem::temp_directory_path() / "perigee-fake-XXXXXX").string();
-  if (!::mkdtemp(folder.data())) return void(program.log = "no temporary folder");
+  static std::atomic<int> compiled{0};
+  const std::string name = "perigee-fake-" + std::to_string(::getpid()) + "-" + std::to_string(++compiled);
+  const std::string folder = (std::filesystem::temp_directory_path() / name).string();
+  std::error_code ignored;
+  std::filesystem::create_directory(folder, ignored);
   keep_source(program.source);
   std::ofstream(folder + "/kernel.cpp") << program.source;
   const std::string command =
@@ -47,7 +51,6 @@ void compile(_nvrtcProgram& program) {
     program.binary += object;
   }
   program.log = bytes_of(folder + "/log");
-  std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
 }
 

@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 
 class Folder {
  public:
+  Folder(const Folder&) = delete;
   Folder() {
     std::string name = (fs::temp_directory_path() / "perigee-test-XXXXXX").string();
     REQUIRE(::mkdtemp(name.data()) != nullptr);
@@ -30,6 +31,7 @@ class Folder {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
   }
+  const fs::path& path() const { return path_; }
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   size_t count() const { return size_t(std::distance(fs::directory_iterator(path_), fs::directory_iterator())); }
 

@@ -16,6 +16,7 @@
 #include <set>
 #include <string>
 
+#include "files.h"
 #include "tensor/device_table.h"
 #include "tensor/op.h"
 
@@ -23,38 +24,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "perigee-cuda-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  Folder(const Folder&) = delete;
-  fs::path path;
-};
+using pg::test::Folder;
 
 // Runs Lua code on the fake driver. `fake` in the code is the library with the functions of tests/cuda/fake.h.
 std::string run(const std::string& code, const std::map<std::string, std::string>& variables = {}) {
   static const Folder cache;
   const Folder folder;
-  std::ofstream(folder.path / "code.lua") << "local pg = require 'perigee'\nlocal ffi = require 'ffi'\n"
-                                             "ffi.cdef 'void fake_fail(const char*, int, int, int); void "
-                                             "fake_limit(size_t); int fake_calls(const char*);'\n"
-                                             "local fake = ffi.load('" PERIGEE_FAKE_CUDA "')\n"
-                                          << code;
+  std::ofstream(folder.path() / "code.lua") << "local pg = require 'perigee'\nlocal ffi = require 'ffi'\n"
+                                               "ffi.cdef 'void fake_fail(const char*, int, int, int); void "
+                                               "fake_limit(size_t); int fake_calls(const char*);'\n"
+                                               "local fake = ffi.load('" PERIGEE_FAKE_CUDA "')\n"
+                                            << code;
   std::map<std::string, std::string> all = {
       {"PERIGEE_CUDA_DRIVER", PERIGEE_FAKE_CUDA}, {"PERIGEE_CUDA_NVRTC", PERIGEE_FAKE_CUDA},
       {"PERIGEE_CUDA_BLAS", PERIGEE_FAKE_CUDA},   {"PERIGEE_CUDA_CUDNN", PERIGEE_FAKE_CUDA},
-      {"PERIGEE_TEST_DEVICE_SEED", "1"},          {"XDG_CACHE_HOME", cache.path.string()}};
+      {"PERIGEE_TEST_DEVICE_SEED", "1"},          {"XDG_CACHE_HOME", cache.path().string()}};
   for (const auto& [name, value] : variables) all[name] = value;
   std::string command = "env";
   for (const auto& [name, value] : all) command += " '" + name + "=" + value + "'";
-  command += std::string(" ") + PERIGEE_PROGRAM + " '" + (folder.path / "code.lua").string() + "' 2>&1";
+  command += std::string(" ") + PERIGEE_PROGRAM + " '" + (folder.path() / "code.lua").string() + "' 2>&1";
   std::string out;
   FILE* pipe = ::popen(command.c_str(), "r");
   REQUIRE(pipe);
@@ -90,10 +78,10 @@ TEST_CASE("cuda: what the driver lacks is an error with the file or call") {
 TEST_CASE("cuda: a compiler that fails or is absent is an error of the op") {
   const std::string code = "print(select(2, pcall(function() return tostring(pg.ones(2):to('cuda') + 1) end)))";
   const Folder empty;
-  check_contains(run(code, {{"PERIGEE_CUDA_NVRTC", "/absent/nvrtc.so"}, {"XDG_CACHE_HOME", empty.path.string()}}),
+  check_contains(run(code, {{"PERIGEE_CUDA_NVRTC", "/absent/nvrtc.so"}, {"XDG_CACHE_HOME", empty.path().string()}}),
                  "/absent/nvrtc.so cannot be opened");
   check_contains(
-      run("fake.fake_fail('nvrtcCompileProgram', 1, 6, 1)\n" + code, {{"XDG_CACHE_HOME", empty.path.string()}}),
+      run("fake.fake_fail('nvrtcCompileProgram', 1, 6, 1)\n" + code, {{"XDG_CACHE_HOME", empty.path().string()}}),
       "a kernel does not compile for sm_80");
   check_contains(run("fake.fake_fail('cuLaunchKernel', 1, 719, 1)\n" + code),
                  "cuLaunchKernel: unspecified launch failure");
@@ -102,11 +90,11 @@ TEST_CASE("cuda: a compiler that fails or is absent is an error of the op") {
 TEST_CASE("cuda: compiled kernels are kept on disk, and a damaged file is compiled anew") {
   const Folder cache;
   const std::string code = "print((pg.ones(2):to('cuda') + 1), 'compiled ' .. fake.fake_calls('nvrtcCompileProgram'))";
-  const std::map<std::string, std::string> where = {{"XDG_CACHE_HOME", cache.path.string()}};
+  const std::map<std::string, std::string> where = {{"XDG_CACHE_HOME", cache.path().string()}};
   check_contains(run(code, where), "compiled 1");
   check_contains(run(code, where), "compiled 0");
   int files = 0;
-  for (const auto& entry : fs::directory_iterator(cache.path / "perigee")) {
+  for (const auto& entry : fs::directory_iterator(cache.path() / "perigee")) {
     ++files;
     std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(200);
@@ -114,7 +102,7 @@ TEST_CASE("cuda: compiled kernels are kept on disk, and a damaged file is compil
   }
   CHECK(files == 1);
   check_contains(run(code, where), "compiled 1");
-  for (const auto& entry : fs::directory_iterator(cache.path / "perigee")) fs::resize_file(entry.path(), 100);
+  for (const auto& entry : fs::directory_iterator(cache.path() / "perigee")) fs::resize_file(entry.path(), 100);
   check_contains(run(code, where), "compiled 1");
   check_contains(run(code, where), "{2, 2}");
   check_contains(run(code, {{"XDG_CACHE_HOME", "/proc/absent"}}), "compiled 1");
@@ -126,7 +114,7 @@ TEST_CASE("cuda: two processes share a folder of kernels") {
       "local shell = ...\n"
       "local x = pg.ones(3):to('cuda')\n"
       "for i = 1, 5 do x = (x * 2):exp():log() end print(x)";
-  const std::map<std::string, std::string> where = {{"XDG_CACHE_HOME", cache.path.string()}};
+  const std::map<std::string, std::string> where = {{"XDG_CACHE_HOME", cache.path().string()}};
   const pid_t child = ::fork();
   if (child == 0) {
     run(code, where);
@@ -135,7 +123,7 @@ TEST_CASE("cuda: two processes share a folder of kernels") {
   check_contains(run(code, where), "{32, 32, 32}");
   int status = 0;
   ::waitpid(child, &status, 0);
-  for (const auto& entry : fs::directory_iterator(cache.path / "perigee"))
+  for (const auto& entry : fs::directory_iterator(cache.path() / "perigee"))
     CHECK(entry.path().extension().string().empty());  // no temporary file is left
 }
 

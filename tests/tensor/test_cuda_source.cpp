@@ -222,7 +222,8 @@ PERIGEE_KERNEL(sample, Words<19>) {
     const float v4 = bits<float>(a.word[13]);
     const float v5 = apply<"add">({}, v3, v1);
     const float v6 = apply<"mul">({}, v5, v4);
-    const float v7 = convert_one<float>(convert_one<BFloat16>(apply<"hardtanh">({bits<double>(a.word[14]), bits<double>(a.word[15])}, v6)));
+    const float v7 = convert_one<float>(convert_one<BFloat16>(apply<"hardtanh">({bits<double>(a.word[14]), )"
+                                 R"(bits<double>(a.word[15])}, v6)));
     const bool v8 = apply<"gt">({}, v3, v1);
     const float v9 = apply<"where">({}, v8, v7, v4);
     const int32_t v10 = convert_one<int32_t>(v6);
