@@ -132,18 +132,26 @@ int pop_scope(lua_State* L, State& state) {
   return 0;
 }
 
+using Numbers = std::initializer_list<std::pair<const char*, double>>;
+
+// Returns a table of numbers by name.
+int return_numbers(lua_State* L, Numbers numbers) {
+  lua_createtable(L, 0, int(numbers.size()));
+  for (const auto& [name, value] : numbers) {
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, name);
+  }
+  return 1;
+}
+
 // memory() → {live =, cached =, peak =, tensors =}: three numbers of bytes, and the number of boxes
 int memory(lua_State* L, State& state) {
   break_cycles(state.ctx);
   const MemoryStats stats = Runtime::current().memory().stats();
-  lua_createtable(L, 0, 4);
-  const std::pair<const char*, int64_t> fields[] = {
-      {"live", stats.live}, {"cached", stats.cached}, {"peak", stats.peak}, {"tensors", state.tensors}};
-  for (const auto& [name, value] : fields) {
-    lua_pushnumber(L, double(value));
-    lua_setfield(L, -2, name);
-  }
-  return 1;
+  return return_numbers(L, {{"live", double(stats.live)},
+                            {"cached", double(stats.cached)},
+                            {"peak", double(stats.peak)},
+                            {"tensors", double(state.tensors)}});
 }
 
 int get_num_threads(lua_State* L, State&) {
@@ -195,14 +203,10 @@ int device_title(lua_State* L, State& state) {
 int device_memory(lua_State* L, State& state) {
   const Device device = check_device(L, state, 1, "memory", "device");
   const DeviceMemory memory = fact(device_table(device).memory, "memory", device)(device.index);
-  lua_createtable(L, 0, 4);
-  const std::pair<const char*, size_t> fields[] = {
-      {"used", memory.used}, {"cached", memory.cached}, {"free", memory.free}, {"total", memory.total}};
-  for (const auto& [name, value] : fields) {
-    lua_pushnumber(L, double(value));
-    lua_setfield(L, -2, name);
-  }
-  return 1;
+  return return_numbers(L, {{"used", double(memory.used)},
+                            {"cached", double(memory.cached)},
+                            {"free", double(memory.free)},
+                            {"total", double(memory.total)}});
 }
 
 // device_count(device) → how many devices of its kind there are

@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 
+#include "tensor/arguments.h"
 #include "tensor/cuda/stream.h"
 #include "tensor/device_table.h"
 #include "tensor/op.h"
@@ -23,17 +24,6 @@ Refusals& refusals() {
 std::string key_of(const Refusal& r) {
   return fmt::format("{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}", r.op->id, r.input, static_cast<const void*>(r.place),
                      int(r.kind), r.negative, r.size, r.base, r.ignored, r.argument, r.detail, to_string(r.shape));
-}
-
-// Returns "3", or "{2, 1}" in an input of several dims.
-std::string position_text(const Dims& shape, int64_t i) {
-  if (shape.size() < 2) return std::to_string(i + 1);
-  std::string text;
-  for (int d = shape.size() - 1; d >= 0; --d) {
-    text = std::to_string(i % shape[d] + 1) + (text.empty() ? "" : ", ") + text;
-    i /= shape[d];
-  }
-  return "{" + text + "}";
 }
 
 std::string text_of(const Refusal& r, const Fault& fault) {

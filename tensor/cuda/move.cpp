@@ -1,6 +1,7 @@
 // Kernels that copy, convert and fill, made of pointwise bodies with strided operands.
 #include <algorithm>
 
+#include "tensor/arguments.h"
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/kernels/arguments.cuh"
 #include "tensor/cuda/launch.h"
@@ -82,36 +83,16 @@ void stack(const KernelArgs& a) {
   }
 }
 
-// The region of a contiguous `whole` that the attributes start, length, step and drop describe. A negative start counts
-// from the end; a length of -1 extends to the end.
-struct Region {
-  Dims shape, strides;
-  int64_t offset = 0;
-  Region(const KernelArgs& a, const View& whole) {
-    const Ints &start = a.attr<Ints>("start"), &length = a.attr<Ints>("length"), &step = a.attr<Ints>("step"),
-               &drop = a.attr<Ints>("drop");
-    for (int d = 0; d < whole.rank(); ++d) {
-      const int64_t stride = (*whole.strides)[d], size = whole.size(d), by = step[size_t(d)];
-      const int64_t first = start[size_t(d)] < 0 ? start[size_t(d)] + size : start[size_t(d)];
-      offset += first * stride;
-      if (drop[size_t(d)]) continue;
-      const int64_t given = length[size_t(d)];
-      shape.push_back(given == -1 ? std::max<int64_t>(0, size - first + by - 1) / by : given);
-      strides.push_back(by * stride);
-    }
-  }
-};
-
 void slice_backward(const KernelArgs& a) {
   const View& out = a.out[0];
-  const Region region(a, out);
+  const Slice region(a, out);
   fill_view(stream_of(a), out, 0);
   convert_view(stream_of(a), a.in[0], Placed(out, region.shape, region.strides, region.offset).view);
 }
 
 void slice_assign(const KernelArgs& a) {
   const View &value = a.in[1], &out = a.out[0];
-  const Region region(a, out);
+  const Slice region(a, out);
   if (out.data != a.in[0].data) convert_view(stream_of(a), a.in[0], out);
   if (numel(region.shape) == 0) return;
   const Placed to(out, region.shape, region.strides, region.offset);

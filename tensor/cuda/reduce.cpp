@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensor/arguments.h"
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/kernels/arguments.cuh"
 #include "tensor/cuda/launch.h"
@@ -22,22 +23,6 @@ struct Reduction {
   double factor = 1;
 };
 
-uint32_t mask_of(const KernelArgs& a) {
-  const int rank = a.in[0].rank();
-  if (const auto* one = std::get_if<int64_t>(&AttrReader(a.op, a.attrs).raw("dim")))
-    return 1u << dim_index(a.op.name, "dim", *one, rank);
-  uint32_t mask = 0;
-  for (int64_t d : a.dims("dim", rank)) mask |= 1u << d;
-  return mask;
-}
-
-int64_t reduced_count(const View& in, uint32_t mask) {
-  int64_t n = 1;
-  for (int d = 0; d < in.rank(); ++d)
-    if (mask >> d & 1) n *= in.size(d);
-  return n;
-}
-
 // Appends the dims of `in` that are (not) in the mask, with adjacent ones joined where their strides allow.
 int32_t add_dims(const View& in, uint32_t mask, bool reduced, kernels::Dim* dims) {
   int32_t count = 0;
@@ -55,7 +40,7 @@ int32_t add_dims(const View& in, uint32_t mask, bool reduced, kernels::Dim* dims
 ReduceArgs args_of(const View& in, uint32_t mask) {
   ReduceArgs args = {};
   args.from = in.data;
-  args.count = reduced_count(in, mask);
+  args.count = masked_numel(in, mask);
   args.parts = 1;
   args.outputs = args.count ? in.numel() / args.count : 0;
   args.kept = add_dims(in, mask, false, args.dims);
@@ -107,14 +92,14 @@ void reduce(Stream& stream, const View& in, uint32_t mask, const View& out, cons
 }
 
 #define ROW(...) \
-  [](const KernelArgs& a) { reduce(stream_at(a.stream), a.in[0], mask_of(a), a.out[0], Reduction{__VA_ARGS__}); }
+  [](const KernelArgs& a) { reduce(stream_at(a.stream), a.in[0], dim_mask(a), a.out[0], Reduction{__VA_ARGS__}); }
 
 // The mean squared distance from the mean.
 void var(const KernelArgs& a) {
   Stream& stream = stream_at(a.stream);
   const View &in = a.in[0], &out = a.out[0];
-  const uint32_t mask = mask_of(a);
-  const auto n = double(reduced_count(in, mask));
+  const uint32_t mask = dim_mask(a);
+  const auto n = double(masked_numel(in, mask));
   const double left = n - a.attr<double>("correction");
   if (out.numel() == 0) return;
   if (n == 0) return fill_view(stream, out, NAN);
@@ -128,7 +113,7 @@ void var(const KernelArgs& a) {
 void logsumexp(const KernelArgs& a) {
   Stream& stream = stream_at(a.stream);
   const View &in = a.in[0], &out = a.out[0];
-  const uint32_t mask = mask_of(a);
+  const uint32_t mask = dim_mask(a);
   if (out.numel() == 0) return;
   if (in.numel() == 0) return fill_view(stream, out, -INFINITY);
   const Scratch tops(stream, size_t(out.numel()) * sizeof(double));
@@ -137,7 +122,7 @@ void logsumexp(const KernelArgs& a) {
   reduce(stream, in, mask, out, Reduction{"kExp", "kLog"}, tops.data());
 }
 
-double count_of(const KernelArgs& a) { return double(reduced_count(a.in[0], mask_of(a))); }
+double count_of(const KernelArgs& a) { return double(masked_numel(a.in[0], dim_mask(a))); }
 
 void sum_to(const KernelArgs& a) {
   const View &in = a.in[0], &out = a.out[0];
@@ -146,7 +131,7 @@ void sum_to(const KernelArgs& a) {
   for (int d = 0; d < in.rank(); ++d)
     if (d < lead || (out.size(d - lead) == 1 && in.size(d) != 1)) mask |= 1u << d;
   // With one element per output, copies the elements unchanged: 0 + -0 would be 0.
-  if (reduced_count(in, mask) == 1)
+  if (masked_numel(in, mask) == 1)
     return convert_view(stream_at(a.stream),
                         Placed(
                             in, out.shape(),
@@ -184,7 +169,7 @@ template <bool kMax>
 void extreme(const KernelArgs& a) {
   const char* op = kMax ? "kMax" : "kMin";
   if (a.out.size() == 2) return extremes(a, op, &a.out[0], a.out[1]);
-  reduce(stream_at(a.stream), a.in[0], mask_of(a), a.out[0], Reduction{op});
+  reduce(stream_at(a.stream), a.in[0], dim_mask(a), a.out[0], Reduction{op});
 }
 
 }  // namespace

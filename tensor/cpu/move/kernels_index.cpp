@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "tensor/arguments.h"
 #include "tensor/cpu/move/scatter.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/wrap.h"
@@ -20,17 +21,6 @@ bool all_inside(const I* values, int64_t begin, int64_t end, int64_t low, int64_
     bad |= v > high || (v < low && (v >= 0 || v < negative_low));
   }
   return !bad;
-}
-
-// Returns "3", or "{2, 1}" for an index tensor of several dims.
-std::string position_text(const Dims& shape, int64_t i) {
-  if (shape.size() < 2) return std::to_string(i + 1);
-  std::string text;
-  for (int d = shape.size() - 1; d >= 0; --d) {
-    text = std::to_string(i % shape[d] + 1) + (text.empty() ? "" : ", ") + text;
-    i /= shape[d];
-  }
-  return "{" + text + "}";
 }
 
 const InputDef& definition_of(const KernelArgs& a, size_t input) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "tensor/arguments.h"
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
@@ -205,36 +206,16 @@ void pad_backward_kernel(const KernelArgs& a) {
   convert(DType::kFloat32, sums.data(), out.dtype(), out.data, out.numel());
 }
 
-// The region of a contiguous `whole` that the attributes start, length, step and drop describe. A negative start counts
-// from the end; a length of -1 extends to the end.
-struct Block {
-  Dims shape, strides;
-  int64_t offset = 0;
-  Block(const KernelArgs& a, const View& whole) {
-    const Ints &start = a.attr<Ints>("start"), &length = a.attr<Ints>("length"), &step = a.attr<Ints>("step"),
-               &drop = a.attr<Ints>("drop");
-    for (int d = 0; d < whole.rank(); ++d) {
-      const int64_t stride = (*whole.strides)[d], size = whole.size(d), by = step[size_t(d)];
-      const int64_t first = start[size_t(d)] < 0 ? start[size_t(d)] + size : start[size_t(d)];
-      offset += first * stride;
-      if (drop[size_t(d)]) continue;
-      const int64_t given = length[size_t(d)];
-      shape.push_back(given == -1 ? std::max<int64_t>(0, size - first + by - 1) / by : given);
-      strides.push_back(by * stride);
-    }
-  }
-};
-
 void slice_backward_kernel(const KernelArgs& a) {
   const View& out = a.out[0];
-  const Block block(a, out);
+  const Slice block(a, out);
   zero_bytes(out.data, out.numel() * size_of(out.dtype()));
   copy_block(size_of(out.dtype()), block.shape, a.in[0].data, *a.in[0].strides, at(out, block.offset), block.strides);
 }
 
 void slice_assign_kernel(const KernelArgs& a) {
   const View& out = a.out[0];
-  const Block block(a, out);
+  const Slice block(a, out);
   if (out.data != a.in[0].data) copy_strided(a.in[0], out.data);
   if (numel(block.shape) > 0) assign_block(a.in[1], out.dtype(), block.shape, at(out, block.offset), block.strides);
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "tensor/arguments.h"
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/reduce/extremes_simd.h"
 #include "tensor/cpu/reduce/reduce.h"
@@ -15,36 +16,20 @@ using cpu::Lines;
 using cpu::ReduceOp;
 using cpu::Reduction;
 
-uint32_t mask_of(const KernelArgs& a) {
-  const int rank = a.in[0].rank();
-  if (const auto* one = std::get_if<int64_t>(&AttrReader(a.op, a.attrs).raw("dim")))
-    return 1u << dim_index(a.op.name, "dim", *one, rank);
-  uint32_t mask = 0;
-  for (int64_t d : a.dims("dim", rank)) mask |= 1u << d;
-  return mask;
-}
-
-int64_t reduced_count(const View& in, uint32_t mask) {
-  int64_t n = 1;
-  for (int d = 0; d < in.rank(); ++d)
-    if (mask >> d & 1) n *= in.size(d);
-  return n;
-}
-
 template <ReduceOp op, Finish finish = Finish::kPlain>
 void plain_kernel(const KernelArgs& a) {
-  cpu::reduce(a.in[0], mask_of(a), a.out[0], {op, finish});
+  cpu::reduce(a.in[0], dim_mask(a), a.out[0], {op, finish});
 }
 
 void mean_kernel(const KernelArgs& a) {
-  const uint32_t mask = mask_of(a);
-  const double n = double(reduced_count(a.in[0], mask));
+  const uint32_t mask = dim_mask(a);
+  const double n = double(masked_numel(a.in[0], mask));
   cpu::reduce(a.in[0], mask, a.out[0], {ReduceOp::kSum, Finish::kScale, 1.0 / n});
 }
 
 void all_kernel(const KernelArgs& a) {
-  const uint32_t mask = mask_of(a);
-  cpu::reduce(a.in[0], mask, a.out[0], {ReduceOp::kCount, Finish::kAll, double(reduced_count(a.in[0], mask))});
+  const uint32_t mask = dim_mask(a);
+  cpu::reduce(a.in[0], mask, a.out[0], {ReduceOp::kCount, Finish::kAll, double(masked_numel(a.in[0], mask))});
 }
 
 void sum_to_kernel(const KernelArgs& a) {
@@ -159,7 +144,7 @@ void arg_kernel(const KernelArgs& a) {
 template <bool kMax>
 void extreme_kernel(const KernelArgs& a) {
   if (a.out.size() == 2) return extremes_kernel<kMax>(a, &a.out[0], a.out[1]);
-  cpu::reduce(a.in[0], mask_of(a), a.out[0], {kMax ? ReduceOp::kMax : ReduceOp::kMin});
+  cpu::reduce(a.in[0], dim_mask(a), a.out[0], {kMax ? ReduceOp::kMax : ReduceOp::kMin});
 }
 
 }  // namespace

@@ -1,0 +1,25 @@
+// What kernels of several devices read from the arguments of a call.
+#pragma once
+#include <string>
+
+#include "tensor/kernel.h"
+
+namespace pg {
+
+// The dims that the attribute `dim` of a reduction names, one or a list, as bits.
+uint32_t dim_mask(const KernelArgs& a);
+// The product of the sizes of these dims.
+int64_t masked_numel(const View& v, uint32_t mask);
+
+// The part of a contiguous `whole` that the attributes start, length, step and drop describe. A negative start counts
+// from the end; a length of -1 extends to the end.
+struct Slice {
+  Slice(const KernelArgs& a, const View& whole);
+  Dims shape, strides;
+  int64_t offset = 0;
+};
+
+// Returns "3", or "{2, 1}" in a shape of several dims, for the element i in row-major order, from 0.
+std::string position_text(const Dims& shape, int64_t i);
+
+}  // namespace pg
