@@ -71,6 +71,14 @@ struct Recurrence {
   int32_t flag = -1;   // a bool output; the last run is the first that makes it false
 };
 
+class TileKernel;
+
+// One run of a kernel, with the arguments of TileKernel::run.
+struct TileCall {
+  const TileKernel* kernel;
+  std::span<const View> in, out;
+};
+
 // A compiled fused body. Immutable: several threads may call `run` at once. Results do not depend on the number of
 // threads.
 class TileKernel {
@@ -85,6 +93,12 @@ class TileKernel {
   // of runs, or -1 for a body that can only run once.
   virtual int64_t iterate(const Recurrence&, std::span<const View> in, std::span<const View> out, int64_t most) const {
     return (void)in, (void)out, (void)most, -1;
+  }
+  // Whether run_all takes the kernel. It is called on one of the kernels, which are all of one device, and runs them at
+  // once: none writes what another one reads or writes.
+  virtual bool batches() const { return false; }
+  virtual void run_all(std::span<const TileCall> calls, void* stream = nullptr) const {
+    for (const TileCall& c : calls) c.kernel->run(c.in, c.out, stream);
   }
 };
 std::shared_ptr<const TileKernel> make_tile_kernel(TileBody body);

@@ -41,7 +41,13 @@ void Execution::run(size_t at, size_t end) {
     if (ctx_.detect_anomaly || ctx_.observer)
       for (; at < end; ++at) run_watched(plan_.steps[at]);
     else
-      for (; at < end; ++at) run_step(plan_.steps[at]);
+      for (size_t count = 0; at < end; at += count) {
+        count = std::min(size_t(plan_.steps[at].at_once), end - at);
+        if (count == 1)
+          run_step(plan_.steps[at]);
+        else
+          run_steps(&plan_.steps[at], count);
+      }
   } catch (const OutOfMemory&) {
     throw;
   } catch (const Cancelled&) {
@@ -123,6 +129,26 @@ void Execution::run_step(const Step& step) {
   if (step.control) return run_control(step);
   if (poll && &step < plan_.steps.data() + plan_.commit) return ctx_.cancellable([&] { run_kernel(step); });
   run_kernel(step);
+}
+
+// Runs fused steps at once, but one after the other in a job, which may stop before each.
+void Execution::run_steps(const Step* first, size_t count) {
+  if (ctx_.suspender && interruptible_ && !stream_) {
+    for (size_t i = 0; i < count; ++i) run_step(first[i]);
+    return;
+  }
+  SmallVector<FusedKernel::Call, 16> calls;
+  bool poll = false;
+  const View* views = frame_.views.data();
+  for (const Step* s = first; s < first + count; ++s) {
+    poll |= s->poll;
+    calls.push_back({s->fused, {views + s->in, size_t(s->in_count)}, {views + s->out, size_t(s->out_count)}});
+  }
+  poll &= interruptible_;
+  if (poll) ctx_.poll();
+  const auto run = [&] { first->fused->run_all(calls, stream_for(*first)); };
+  if (poll && first + count <= plan_.steps.data() + plan_.commit) return ctx_.cancellable(run);
+  run();
 }
 
 void Execution::run_kernel(const Step& step) {

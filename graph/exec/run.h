@@ -45,6 +45,7 @@ class Execution {
  private:
   void* stream_for(const Step& step) const { return stream_ ? stream_ : stream_of(step.device); }
   void run_step(const Step& step);
+  void run_steps(const Step* first, size_t count);
   void run_in_job(const Step& step);
   void run_kernel(const Step& step);
   void run_control(const Step& step);  // graph/exec/control.cpp

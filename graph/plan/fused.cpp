@@ -31,6 +31,13 @@ class TiledBody final : public FusedKernel {
     tiles_->run(all, sorted, stream);
   }
 
+  bool batches() const override { return constants_.empty() && ordered_ && checks_.empty() && tiles_->batches(); }
+  void run_all(std::span<const Call> calls, void* stream) const override {
+    SmallVector<TileCall, 16> tiles;
+    for (const Call& c : calls) tiles.push_back({static_cast<const TiledBody*>(c.kernel)->tiles_.get(), c.in, c.out});
+    tiles_->run_all(tiles, stream);
+  }
+
   int64_t iterate(const Recurrence& given, std::span<const View> in, std::span<const View> out,
                   int64_t most) const override {
     if (!checks_.empty()) return -1;

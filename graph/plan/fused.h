@@ -35,6 +35,12 @@ inline constexpr int kMaxFusedSteps = 256;  // nodes that are neither inputs nor
 // copysign can show, is unspecified.
 class FusedKernel {
  public:
+  // One run of a kernel, with the arguments of `run`.
+  struct Call {
+    const FusedKernel* kernel;
+    std::span<const View> in, out;
+  };
+
   // Throws Error "fused: …" for a body that breaks the rules above. Returns null for a body that the device does not
   // compile, or that needs checks of memory that the host cannot read.
   static std::shared_ptr<const FusedKernel> compile(const Graph& body, Device device = {});
@@ -47,6 +53,11 @@ class FusedKernel {
   // See TileKernel::iterate. Throws nothing.
   virtual int64_t iterate(const Recurrence&, std::span<const View> in, std::span<const View> out, int64_t most) const {
     return (void)in, (void)out, (void)most, -1;
+  }
+  // See TileKernel::run_all. Throws nothing.
+  virtual bool batches() const { return false; }
+  virtual void run_all(std::span<const Call> calls, void* stream = nullptr) const {
+    for (const Call& c : calls) c.kernel->run(c.in, c.out, stream);
   }
 };
 

@@ -9,6 +9,7 @@
 #include "graph/plan/arena.h"
 #include "graph/plan/commit.h"
 #include "graph/plan/lower.h"
+#include "graph/plan/simultaneous.h"
 #include "tensor/device_table.h"
 #include "tensor/settings.h"
 
@@ -250,6 +251,7 @@ class Planner : Lowering {
     for (PlanValue& v : values_) plan_->layouts.push_back(std::move(v.layout));
     plan_->frames = std::make_unique<FramePool>(*plan_);
     plan_->captures = can_capture();
+    if (!plan_->options.body) find_simultaneous(*plan_);
     if (keeps_source_) plan_->source = std::make_shared<const Graph>(graph_);
   }
   bool can_capture() const {

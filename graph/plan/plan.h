@@ -92,6 +92,7 @@ struct Step {
   Device device = {};           // the device of the kernel
   const char* place = nullptr;  // KernelArgs::place, for devices other than the CPU
   bool poll = false;            // checks for cancellation before it runs
+  int32_t at_once = 1;          // so many steps from this one on may run at once: fused ones that do not share memory
 };
 
 // A random step: its generator, and its tick counted from the generator's state at the start of the run.

@@ -3,6 +3,7 @@
 
 #include "graph/plan/arena.h"
 #include "graph/plan/plan.h"
+#include "graph/plan/simultaneous.h"
 
 namespace pg {
 namespace {
@@ -14,6 +15,7 @@ class Verifier {
   void operator()() {
     check_tables();
     for (size_t s = 0; s < plan_.steps.size(); ++s) walk(s);
+    check_simultaneous();
     check_outputs();
     check_arena();
     check_commit();
@@ -74,6 +76,12 @@ class Verifier {
       touch(slot.storage, index);
     }
     for (int32_t i = 0; i < step.scratch_count; ++i) touch(plan_.slots[size_t(step.scratch + i)].storage, index);
+  }
+  void check_simultaneous() const {
+    for (size_t s = 0; s < plan_.steps.size(); ++s)
+      for (size_t other = s + 1; other < s + size_t(plan_.steps[s].at_once); ++other)
+        if (!plan_.steps[other].fused || !apart(plan_, plan_.steps[s], plan_.steps[other]))
+          bad("steps {} and {} may not run at once", s, other);
   }
   void touch(int32_t storage, size_t step) {
     Life& life = lives_[size_t(storage)];

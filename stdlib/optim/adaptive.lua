@@ -3,7 +3,7 @@ local core = ...
 local args = core.require("support.args")
 local define = core.require("optim.optimizer").define
 local formulas = core.require("optim.formulas")
-local average, correction, ops = formulas.average, formulas.correction, core.ops
+local average, correction, decayed, ops = formulas.average, formulas.correction, formulas.decayed, core.ops
 
 --- pg.optim.AdaGrad{learning_rate = 0.01, eps = 1e-7, wd=, …}: divides by the root of all squared gradients (Duchi, Hazan,
 --- Singer 2011). history = history + g ^ 2, w = w - lr * (g / sqrt(history + eps) + wd * w).
@@ -15,7 +15,7 @@ local AdaGrad = define("AdaGrad", {eps = 1e-7}, {"history"})
 
 function AdaGrad:rule(w, g, state, h)
   state.history = state.history + g:square()
-  return w - (g / (state.history + self.eps):sqrt() + w * h.wd) * h.lr
+  return w - decayed(g / (state.history + self.eps):sqrt(), w, h.wd) * h.lr
 end
 
 --- pg.optim.GroupAdaGrad{learning_rate = 0.01, eps = 1e-5, …}: AdaGrad with one history for each row of a weight, the mean
@@ -55,7 +55,7 @@ function AdaDelta:rule(w, g, state, h)
   state.var = average(state.var, g:square(), self.rho)
   local step = (state.delta + self.epsilon):sqrt() / (state.var + self.epsilon):sqrt() * g
   state.delta = average(state.delta, step:square(), self.rho)
-  return w - (step + w * h.wd) * h.lr
+  return w - decayed(step, w, h.wd) * h.lr
 end
 
 --- pg.optim.RMSProp{learning_rate = 0.001, gamma1 = 0.9, gamma2 = 0.9, epsilon = 1e-8, centered = false, clip_weights=,

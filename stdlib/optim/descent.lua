@@ -1,7 +1,8 @@
 -- Variants of gradient descent, with MXNet's formulas.
 local core = ...
 local define = core.require("optim.optimizer").define
-local average, ops = core.require("optim.formulas").average, core.ops
+local formulas = core.require("optim.formulas")
+local average, decayed, ops = formulas.average, formulas.decayed, core.ops
 
 --- pg.optim.Signum{learning_rate = 0.01, momentum = 0.9, wd_lh = 0, wd=, …}: steps by the sign of the average
 --- gradient (Bernstein et al. 2018). w = (1 - lr * wd_lh) * w - lr * sign(m), where m averages g + wd * w. Without momentum
@@ -19,7 +20,7 @@ end
 
 function Signum:rule(w, g, state, h)
   if self.momentum == 0 then return w * (1 - h.lr * h.wd) - g:sign() * h.lr end
-  state.momentum = average(state.momentum, g + w * h.wd, self.momentum)
+  state.momentum = average(state.momentum, decayed(g, w, h.wd), self.momentum)
   return w * (1 - h.lr * self.wd_lh) - state.momentum:sign() * h.lr
 end
 
@@ -31,7 +32,7 @@ end
 --- return w
 local SGLD = define("SGLD", {})
 
-function SGLD:rule(w, g, _, h) return w - (g + w * h.wd) * (h.lr / 2) + ops.randn_like(w) * h.lr ^ 0.5 end
+function SGLD:rule(w, g, _, h) return w - decayed(g, w, h.wd) * (h.lr / 2) + ops.randn_like(w) * h.lr ^ 0.5 end
 
 --- pg.optim.DCASGD{learning_rate = 0.01, momentum = 0, lamda = 0.04, wd=, …}: SGD that compensates for gradients one update
 --- late (Zheng et al. 2017). They become g + wd * w + lamda * g ^ 2 * (w - w_before).
@@ -43,7 +44,7 @@ local DCASGD = define("DCASGD", {momentum = 0, lamda = 0.04}, {"delta"})
 
 -- In one process, w - w_before is the last step.
 function DCASGD:rule(w, g, state, h)
-  local late = g + w * h.wd + g:square() * state.delta * self.lamda
+  local late = decayed(g, w, h.wd) + g:square() * state.delta * self.lamda
   state.delta = state.delta * self.momentum - late * h.lr
   return w + state.delta
 end

@@ -6,6 +6,9 @@ local formulas = {}
 -- average(mean, x, beta) -> the exponential average after x.
 function formulas.average(mean, x, beta) return mean * beta + x * (1 - beta) end
 
+-- decayed(step, w, wd) -> step + wd * w. The number 0 needs no op.
+function formulas.decayed(step, w, wd) return wd == 0 and step or step + w * wd end
+
 -- correction(beta, t) -> 1 - beta ^ t, without cancellation in float32 too.
 function formulas.correction(beta, t)
   if type(t) == "number" then return 1 - beta ^ t end

@@ -3,7 +3,7 @@ local core = ...
 local args = core.require("support.args")
 local define = core.require("optim.optimizer").define
 local formulas = core.require("optim.formulas")
-local average, correction, length, trust = formulas.average, formulas.correction, formulas.length, formulas.trust
+local average, correction, decayed, length, trust = formulas.average, formulas.correction, formulas.decayed, formulas.length, formulas.trust
 
 --- pg.optim.LARS{learning_rate = 0.01, momentum = 0, eta = 0.001, eps = 0, momentum_correction = true, wd=, …}: SGD whose rate
 --- follows the norms of each parameter (You, Gitman, Ginsburg 2017). The factor is eta * |w| / (|g| + wd * |w| + eps), or 1
@@ -17,7 +17,7 @@ local LARS = define("LARS", {momentum = 0, eta = 0.001, eps = 0, momentum_correc
 LARS.needs_whole = true
 
 function LARS:rule(w, g, state, h)
-  local step = g + w * h.wd
+  local step = decayed(g, w, h.wd)
   if not (h.path:find("bias$") or h.path:find("gamma$") or h.path:find("beta$")) then
     local a, b = length(w), length(g)
     step = step * trust(a, b, (b + a * h.wd + self.eps) / self.eta)
@@ -54,7 +54,7 @@ function LAMB:rule(w, g, state, h)
   if self.bias_correction then
     mean, var = mean * (1 / correction(self.beta1, h.t)), var * (1 / correction(self.beta2, h.t))
   end
-  local step = mean / (var:sqrt() + self.epsilon) + w * h.wd
+  local step = decayed(mean / (var:sqrt() + self.epsilon), w, h.wd)
   local a, b = length(w), length(step)
   if self.lower_bound or self.upper_bound then a = a:clamp{min = self.lower_bound, max = self.upper_bound} end
   return w - step * (trust(a, b, b) * h.lr)
@@ -99,7 +99,7 @@ function LBSGD:rule(w, g, state, h)
   local due = 0 ^ (n % self.batch_scale)  -- 1 if the remainder is 0, else 0
   local sum = state.sum + g
   local mean = sum / self.batch_scale
-  local step = state.momentum * self.momentum - (mean + w * h.wd) * (warm_up(self, n, w, mean, h.wd) * h.lr)
+  local step = state.momentum * self.momentum - decayed(mean, w, h.wd) * (warm_up(self, n, w, mean, h.wd) * h.lr)
   state.sum, state.momentum = sum * (1 - due), state.momentum * (1 - due) + step * due
   return w + step * due
 end

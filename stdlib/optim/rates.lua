@@ -80,10 +80,14 @@ local function fill_columns(list, group, columns, rescale)
   return list
 end
 
+--- rates.fixed(group, rescale) -> the rates that a program may take for granted, because they make an op needless: wd = 0 if
+--- no weight decays, rescale = 1 if gradients are not scaled. A program with other ones is another program.
+function rates.fixed(group, rescale) return {wd = group.wd == 0 and 0 or nil, rescale = rescale == 1 and 1 or nil} end
+
 -- Makes the rates of a traced step: a tensor that is filled before each run. Its rows are the learning rate, decay, count
 -- and factor of the gradients, and the momentum if a schedule changes it. It has one column, or one column per weight if a
 -- rate differs between weights (`lists`).
-local function make_rates(self, group, ahead, lists)
+local function make_rates(self, group, ahead, lists, fixed)
   local optimizer, read = self.optimizer, rates.reader(self, ahead + 1)
   local columns = (lists.lr or lists.wd or lists.t) and group.n or 1
   local count = optimizer:momentum_at(1) and 5 or 4
@@ -97,6 +101,7 @@ local function make_rates(self, group, ahead, lists)
       return "the learning rate, decay or update count now differs between parameters"
     end
     local rescale = optimizer.rescale_grad / group.batch_size
+    if (fixed.wd and wd ~= 0) or (fixed.rescale and rescale ~= 1) then return "a weight now decays or gradients are now scaled" end
     if columns == 1 and count == 4 then return core.set_numbers(filled, lr, wd, t, rescale) end
     core.set_numbers(filled, unpack(fill_columns(numbers, group, columns, rescale), 1, count * columns))
   end)
@@ -166,18 +171,18 @@ local function exported_rates(self, group, lists)
 end
 
 -- Runs the optimizer with a tensor of rates (see make_rates).
-local function apply_rates(self, group, given, lists)
+local function apply_rates(self, group, given, lists, fixed)
   local optimizer, scaler = self.optimizer, self.loss_scaler
   local device = group.weights[1].device
   if device ~= "cpu" then given = given:to(device) end
   group.lr, group.wd, group.t, group.rescale_grad, group.cycled = nil, nil, nil, nil, nil
-  group.rates = scaler and scaler:adjust(given) or given
+  group.rates, group.fixed = scaler and scaler:adjust(given) or given, fixed
   local function update()
     return (optimizer.multi_precision and multi_precision or optimizer.update)(optimizer, read_rates(group, lists))
   end
   core.finally(function()
     setmetatable(group, nil)
-    group.rates = nil
+    group.rates, group.fixed = nil, nil
   end, function()
     if scaler then return scaler:guard(group, update) end
     update()
@@ -188,7 +193,7 @@ end
 function rates.update_scaled(self, group)
   local lists = {lr = is_list(group.lr), wd = is_list(group.wd), t = is_list(group.t)}
   local columns = (lists.lr or lists.wd or lists.t) and group.n or 1
-  apply_rates(self, group, numbers(fill_columns({}, group, columns, group.rescale_grad)):reshape{-1, columns}, lists)
+  apply_rates(self, group, numbers(fill_columns({}, group, columns, group.rescale_grad)):reshape{-1, columns}, lists, rates.fixed(group))
 end
 
 --- rates.update_traced(trainer, group, batch_size, count_up) updates in a traced function: the rates are filled before each
@@ -208,8 +213,9 @@ function rates.update_traced(self, group, batch_size, count_up)
   kept.ahead = condense(before, group.n)
   rates.set(self, kept, 1, kept.ahead)
   local lists = {lr = is_list(kept.lr), wd = is_list(kept.wd), t = is_list(kept.t)}
-  local given = run_hooks.exporting() and exported_rates(self, kept, lists) or make_rates(self, kept, ahead, lists)
-  apply_rates(self, group, given, lists)
+  local fixed = rates.fixed(kept, not self.loss_scaler and self.optimizer.rescale_grad / batch_size)
+  local given = run_hooks.exporting() and exported_rates(self, kept, lists) or make_rates(self, kept, ahead, lists, fixed)
+  apply_rates(self, group, given, lists, fixed)
 end
 
 return rates

@@ -1,12 +1,13 @@
 -- Applies the rule of an optimizer, which is written for one weight, to the weights of a step.
 local core = ...
+local decayed = core.require("optim.formulas").decayed
 local half = {float16 = true, bfloat16 = true}
 
 local function at(value, i) return type(value) == "table" and value[i] or value end
 
 -- Returns a function that returns the rates of weight i in this dtype: numbers, or 0-dim tensors in a trace.
 local function reader(group)
-  local rates, read = group.rates, {}
+  local rates, fixed, read = group.rates, group.fixed, {}
   if not rates then
     return function(i) return {lr = at(group.lr, i), wd = at(group.wd, i), t = at(group.t, i), rescale = group.rescale_grad} end
   end
@@ -14,15 +15,15 @@ local function reader(group)
     local column = rates:size(2) == 1 and 1 or i
     local key = column .. dtype
     local function at_row(row) return rates[{row, column}]:to(dtype) end
-    read[key] = read[key] or {lr = at_row(1), wd = at_row(2), t = at_row(3), rescale = at_row(4)}
+    read[key] = read[key] or {lr = at_row(1), wd = fixed.wd or at_row(2), t = at_row(3), rescale = fixed.rescale or at_row(4)}
     return read[key]
   end
 end
 
--- Rates that are the number 0 or 1 need no op. In a trace they are tensors, which may change.
+-- Rates that are the number 0 or 1 need no op.
 local function prepare(self, w, g, h, bound)
   if h.rescale ~= 1 then g = g * h.rescale end
-  if self.decay_in_gradient and h.wd ~= 0 then g = g + w * h.wd end
+  if self.decay_in_gradient then g = decayed(g, w, h.wd) end
   return bound and g:clamp(-bound, bound) or g
 end
 
@@ -61,10 +62,10 @@ local function update(self, group)
 end
 
 -- Returns the compiled update of an optimizer: one program for all weights.
-local function compile(self)
+local function compile(self, fixed)
   return core.pg.jit(function(weights, grads, states, rates)
     local now = self._now
-    local group = {n = #weights, weights = weights, grads = grads, rates = rates, clip_gradient = now.clip_gradient, entries = now.entries}
+    local group = {n = #weights, weights = weights, grads = grads, rates = rates, fixed = fixed, clip_gradient = now.clip_gradient, entries = now.entries}
     for k, name in ipairs(self.states) do group[name] = states[k] end
     update(self, group)
   end)
@@ -98,7 +99,9 @@ return function(self, group)
   local states, n = {}, group.n
   for k, name in ipairs(self.states) do states[k] = first(group[name], n) end
   rawset(self, "_now", group)
-  local run = rawget(self, "_run") or compile(self)
-  rawset(self, "_run", run)
-  run(first(group.weights, n), first(group.grads, n), states, group.rates or as_tensor(group))
+  local fixed = group.fixed or core.require("optim.rates").fixed(group, group.rescale_grad)
+  local key, programs = ("%s %s"):format(fixed.wd, fixed.rescale), rawget(self, "_programs") or {}
+  rawset(self, "_programs", programs)
+  programs[key] = programs[key] or compile(self, fixed)
+  programs[key](first(group.weights, n), first(group.grads, n), states, group.rates or as_tensor(group))
 end

@@ -4,6 +4,8 @@
 #include "graph/exec/exec.h"
 #include "graph/passes/passes.h"
 #include "random_graph.h"
+#include "tensor/parallel.h"
+#include "tensor/runtime.h"
 
 using namespace pg;
 using namespace pg::test;
@@ -55,4 +57,69 @@ TEST_CASE("optimized random graphs return the same bits with every option of the
     CHECK(results(optimized, inputs, {.fuse = false}) == expected);
   }
   CHECK(fused > 100);
+}
+
+namespace {
+
+// Updates of weights of these sizes: w / 2 + g replaces w, and w g is another result.
+struct Updates {
+  Graph graph;
+  PlanOptions options;
+};
+Updates updates(std::initializer_list<int64_t> sizes) {
+  GraphMaker m;
+  Updates out;
+  for (const int64_t n : sizes) {
+    const Operand w = m.input({n}), g = m.input({n});
+    out.options.replacements.push_back({int32_t(m.graph.outputs.size()), int32_t(m.graph.inputs.size()) - 2});
+    m.output(m.op("add", {m.op("mul", {w, Operand::immediate(0.5)}), g}));
+    m.output(m.op("mul", {w, g}));
+  }
+  out.graph = optimize(m.graph);
+  return out;
+}
+
+SmallVector<Value, 4> operands(std::initializer_list<int64_t> sizes) {
+  SmallVector<Value, 4> in;
+  for (const int64_t n : sizes) in.push_back(range({n}, -2, 0.25)), in.push_back(range({n}, 1, 0.125));
+  return in;
+}
+
+}  // namespace
+
+TEST_CASE("fused steps that share no memory run at once, each element by one thread") {
+  const std::initializer_list<int64_t> kSizes = {3, 200'001, 1, 70'000, 1000, 4096};
+  const Updates given = updates(kSizes);
+  const auto plan = make_plan(given.graph, given.options);
+  REQUIRE(plan->steps.size() == kSizes.size());
+  CHECK(plan->steps[0].at_once == int32_t(kSizes.size()));
+  CHECK(plan->steps[4].at_once == 2);
+  const int before = num_threads();
+  std::string expected;
+  for (const int threads : {1, 2, 3, 7}) {
+    INFO("threads " << threads);
+    Runtime::current().threads().resize(threads);
+    Context ctx;
+    SmallVector<Value, 4> in = operands(kSizes);
+    const void* const memory = in[2].array().data();
+    const Values out = pg::run(*plan, ctx, in);
+    CHECK(out[2].array().data() == memory);
+    std::string text;
+    for (const Value& v : out) text += text_of(ctx, v);
+    if (expected.empty()) expected = text;
+    CHECK((text == expected));
+  }
+  Runtime::current().threads().resize(before);
+}
+
+TEST_CASE("fused steps that depend on each other run one after the other") {
+  GraphMaker m;
+  const Operand x = m.input({64}), y = m.input({32});
+  const Operand a = m.op("add", {m.op("mul", {x, Operand::immediate(2)}), Operand::immediate(1)});
+  const Operand part = m.op("narrow", {a}, {{"dim", int64_t(1)}, {"start", int64_t(1)}, {"length", int64_t(32)}});
+  m.output(m.op("sub", {m.op("mul", {part, y}), y}));
+  m.output(a);
+  const auto plan = make_plan(optimize(m.graph));
+  REQUIRE(plan->steps.size() == 2);
+  for (const Step& step : plan->steps) CHECK((step.fused && step.at_once == 1));
 }

@@ -23,12 +23,20 @@ bool is_plain(const TiledBody& tiled, const TileLayout& layout);
 void run_tiles(const TiledBody& tiled, const TileLayout& layout, bool plain, bool exact, std::span<const View> in,
                std::span<const View> out);
 
+// See TileKernel::run_all. The kernels are TileMachines.
+void run_tiles_at_once(std::span<const TileCall> calls);
+
 class TileMachine final : public TileKernel {
  public:
   explicit TileMachine(TileBody body);
   void run(std::span<const View> in, std::span<const View> out, void* stream) const override;
   int64_t iterate(const Recurrence& r, std::span<const View> in, std::span<const View> out,
                   int64_t most) const override;
+  bool batches() const override { return !tiled_.body.reduction.op; }
+  void run_all(std::span<const TileCall> calls, void*) const override { run_tiles_at_once(calls); }
+
+  const TileLayout& layout() const { return layout_; }
+  const TiledBody& tiled() const { return tiled_; }
 
  private:
   const TileLayout layout_;

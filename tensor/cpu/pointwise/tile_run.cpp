@@ -20,7 +20,6 @@ constexpr int64_t kWorthAThread = 10'000'000;  // picoseconds
 constexpr int64_t kTotalsBlock = 4096;  // elements reduced at once: what the loops of a reduction take for a block
 constexpr int64_t kRowsBatch = 256;     // totals stored at once
 constexpr int64_t kStreamBytes = int64_t(12) << 20;  // of all streams: outputs would leave the caches anyway
-constexpr int64_t kFetchBytes = int64_t(24) << 20;   // of all streams: operands come from memory
 constexpr int64_t kLarge = 1 << 14;                  // elements of an operand that leaves the first-level cache
 
 bool dense(const View& v) { return is_contiguous(v.shape(), *v.strides); }
@@ -42,7 +41,7 @@ class TileRun {
   }
 
   void run() {
-    if (!program_.levels[0].instructions.empty()) run_code(program_.levels[0], table_, 1, false);
+    run_scalars();
     if (m_.body.reduction.op) return reduce();
     if (layout_.size == 0 || program_.levels[2].instructions.empty()) return;
     if (layout_.size * (code_->cost + 1) <= kWorthAThread) return Worker(*this).process(0, layout_.size);
@@ -56,7 +55,22 @@ class TileRun {
     });
   }
 
+  // Computes the elements [begin, end), rounded down to whole units; the last unit may be smaller.
+  void run_part(int64_t begin, int64_t end) {
+    run_scalars();
+    choose_streaming();
+    const int64_t unit = unit_elements();
+    begin = begin / unit * unit;
+    if (end < layout_.size) end = end / unit * unit;
+    if (begin < end) Worker(*this).process(begin, end);
+    if (streaming_) finish_streams();
+  }
+
  private:
+  void run_scalars() {
+    if (!program_.levels[0].instructions.empty()) run_code(program_.levels[0], table_, 1, false);
+  }
+
   // An operand whose address depends on the position.
   struct Moving {
     Cell cell = 0;
@@ -432,6 +446,59 @@ void run_tiles(const TiledBody& t, const TileLayout& layout, bool plain, bool ex
                     ((exact || all_dense(layout, in)) && (t.program.hazards.empty() || !may_alias(in, out))));
   if (plain) return run_plain(t, layout, in, out);
   TileRun(t, layout, in, out, exact).run();
+}
+
+namespace {
+
+// Picoseconds that a call takes on one thread.
+int64_t work_of(const TileCall& call) {
+  constexpr int64_t kStart = 100'000;
+  const auto& machine = static_cast<const TileMachine&>(*call.kernel);
+  return machine.layout().size * (machine.tiled().program.levels[2].cost + 1) + kStart;
+}
+
+// Whether several threads may run the call, each for some elements: none of them copies an operand that another one
+// writes over, and no output has one element, which each would write.
+bool splits(const TiledBody& t, const TileCall& call) {
+  const auto& outputs = t.body.outputs;
+  return std::all_of(call.in.begin(), call.in.end(), dense) &&
+         (t.program.hazards.empty() || !may_alias(call.in, call.out)) &&
+         std::none_of(outputs.begin(), outputs.end(), [](const TileOutput& o) { return o.single; });
+}
+
+// Runs the share [from, to) of a call that takes `work`. A call that cannot be split belongs to the first share.
+void run_share(const TileCall& call, int64_t from, int64_t to, int64_t work) {
+  const auto& machine = static_cast<const TileMachine&>(*call.kernel);
+  const bool whole = from == 0 && to == work;
+  if (whole || !splits(machine.tiled(), call)) {
+    if (from == 0) machine.run(call.in, call.out, nullptr);
+    return;
+  }
+  const TileLayout& layout = machine.layout();
+  const auto element = [&](int64_t at) { return int64_t(double(layout.size) * double(at) / double(work)); };
+  TileRun(machine.tiled(), layout, call.in, call.out, false)
+      .run_part(element(from), to == work ? layout.size : element(to));
+}
+
+}  // namespace
+
+// The calls one after the other, cut into parts of the same work.
+void run_tiles_at_once(std::span<const TileCall> calls) {
+  int64_t total = 0;
+  for (const TileCall& c : calls) total += work_of(c);
+  const int64_t parts = std::min<int64_t>(num_threads(), total / kWorthAThread);
+  if (parts < 2) {
+    for (const TileCall& c : calls) c.kernel->run(c.in, c.out);
+    return;
+  }
+  parallel_parts(parts, [&](int64_t begin, int64_t end) {
+    int64_t from = total / parts * begin, to = end == parts ? total : total / parts * end;  // relative to the call
+    for (const TileCall& c : calls) {
+      const int64_t work = work_of(c);
+      if (from < work && to > 0) run_share(c, std::max<int64_t>(from, 0), std::min(to, work), work);
+      from -= work, to -= work;
+    }
+  });
 }
 
 }  // namespace pg::cpu

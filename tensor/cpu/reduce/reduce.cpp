@@ -135,6 +135,7 @@ class Reducer {
   Reducer(const View& in, uint32_t mask, const View& out, const Reduction& reduction)
       : reduction_(reduction), in_type_(in.dtype()), out_type_(out.dtype()), compute_(reduce_compute_type(in.dtype())) {
     loops_ = reduce_loops(reduction.op, compute_);
+    if (in.numel() * size_of(in_type_) >= kFetchBytes) loops_.runs = loops_.fetching_runs;
     fetch_ = fetch_for(in_type_);
     in_ = in.as<const char>();
     out_ = out.as<char>();

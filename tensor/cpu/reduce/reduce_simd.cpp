@@ -197,8 +197,14 @@ HWY_INLINE hn::TFromD<D> join_lanes(D d, V v) {
   return join_halves<Op>(d, v);
 }
 
+// Fetches the `bytes` two pages after p.
+HWY_INLINE void fetch_ahead(const void* p, int64_t bytes) {
+  constexpr int64_t kAhead = 8192, kLine = 64;
+  for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(static_cast<const char*>(p) + kAhead + at);
+}
+
 // Sets the extreme of a block. Returns false when the block may contain NaN or infinity.
-template <class Op, class T>
+template <class Op, bool kFetch, class T>
 HWY_INLINE bool fast_extreme(const T* HWY_RESTRICT p, int64_t n, T* out) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = hn::Lanes(d);
@@ -208,6 +214,7 @@ HWY_INLINE bool fast_extreme(const T* HWY_RESTRICT p, int64_t n, T* out) {
   const auto pick = [](auto x, auto y) HWY_ATTR { return std::is_same_v<Op, Max> ? hn::Max(x, y) : hn::Min(x, y); };
   int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    if (kFetch) fetch_ahead(p + i, 4 * lanes * int64_t(sizeof(T)));
     const auto x0 = hn::LoadU(d, p + i), x1 = hn::LoadU(d, p + i + lanes);
     const auto x2 = hn::LoadU(d, p + i + 2 * lanes), x3 = hn::LoadU(d, p + i + 3 * lanes);
     a = pick(a, x0), b = pick(b, x1), c = pick(c, x2), e = pick(e, x3);
@@ -235,7 +242,7 @@ HWY_INLINE T short_block(const T* HWY_RESTRICT p, int64_t n) {
 }
 
 // Combines n elements in eight vector accumulators, and these in a fixed tree.
-template <class Op, class T>
+template <class Op, bool kFetch, class T>
 HWY_INLINE T vector_block(const T* HWY_RESTRICT p, int64_t n) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = hn::Lanes(d);
@@ -245,6 +252,7 @@ HWY_INLINE T vector_block(const T* HWY_RESTRICT p, int64_t n) {
   int64_t i = 0;
   for (; i + 8 * lanes <= n; i += 8 * lanes) {
     const T* q = p + i;
+    if (kFetch) fetch_ahead(q, 8 * lanes * int64_t(sizeof(T)));
     a0 = Op::vec_step(a0, hn::LoadU(d, q));
     a1 = Op::vec_step(a1, hn::LoadU(d, q + lanes));
     a2 = Op::vec_step(a2, hn::LoadU(d, q + 2 * lanes));
@@ -262,26 +270,26 @@ HWY_INLINE T vector_block(const T* HWY_RESTRICT p, int64_t n) {
   return result;
 }
 
-template <class Op, class T>
+template <class Op, bool kFetch, class T>
 HWY_INLINE typename Op::template Acc<T> block(const T* HWY_RESTRICT p, int64_t n) {
   using A = typename Op::template Acc<T>;
   if constexpr (kVector<Op, T>) {
     T extreme;
-    if (kExtreme<Op> && n >= 64 && fast_extreme<Op>(p, n, &extreme)) return extreme;
-    if (n >= 16) return vector_block<Op, T>(p, n);
+    if (kExtreme<Op> && n >= 64 && fast_extreme<Op, kFetch>(p, n, &extreme)) return extreme;
+    if (n >= 16) return vector_block<Op, kFetch>(p, n);
   }
   A a = Op::template init<A>();
   for (int64_t i = 0; i < n; ++i) a = Op::step(a, p[i]);
   return a;
 }
 
-template <class Op, class T>
+template <class Op, class T, bool kFetch>
 void runs(Total* totals, const void* data, int64_t n, int64_t count, int64_t stride) {
   // At most 64 steps per lane of the eight accumulators, so that short vectors do not round more than long ones.
   constexpr int64_t kBlock = std::min<int64_t>(4096, 512 * int64_t(hn::MaxLanes(hn::ScalableTag<T>())));
   for (int64_t k = 0; k < count; ++k) {
     const T* p = static_cast<const T*>(data) + k * stride;
-    for (int64_t i = 0; i < n; i += kBlock) take<Op, T>(totals[k], block<Op, T>(p + i, std::min(kBlock, n - i)));
+    for (int64_t i = 0; i < n; i += kBlock) take<Op, T>(totals[k], block<Op, kFetch>(p + i, std::min(kBlock, n - i)));
   }
 }
 
@@ -342,7 +350,7 @@ void join(Total* totals, const Total* more, int64_t n) {
 template <class Op, class T>
 ReduceLoops loops_for() {
   using F = OpTotal<Op, T>;
-  ReduceLoops loops{{}, runs<Op, T>, rows<Op, T>, join<Op, T>};
+  ReduceLoops loops{{}, runs<Op, T, false>, runs<Op, T, true>, rows<Op, T>, join<Op, T>};
   field<F>(loops.init) = Op::template init<F>();
   return loops;
 }

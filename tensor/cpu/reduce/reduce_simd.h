@@ -21,10 +21,15 @@ struct ReduceLoops {
   Total init;
   // For k < count: combines the n contiguous elements at p + k * stride into totals[k].
   void (*runs)(Total* totals, const void* p, int64_t n, int64_t count, int64_t stride);
+  // The same for an array that comes from memory, which the processor itself fetches only to the end of a page.
+  void (*fetching_runs)(Total* totals, const void* p, int64_t n, int64_t count, int64_t stride);
   // For j < width: combines p[r * stride + j] over r < rows into totals[j]. width <= kReduceTile, rows <= kReduceRows.
   void (*rows)(Total* totals, const void* p, int64_t stride, int64_t rows, int64_t width);
   void (*join)(Total* totals, const Total* more, int64_t n);
 };
+
+// Operands of at least so many bytes come from memory rather than from a cache.
+inline constexpr int64_t kFetchBytes = int64_t(24) << 20;
 
 inline constexpr int64_t kReduceTile = 1024;
 inline constexpr int64_t kReduceRows = 256;
