@@ -212,6 +212,10 @@ class TileRun {
   void choose_streaming() {
     if (linear_bytes() < kStreamBytes || !gathers_.empty()) return;
     choose_stores();
+    choose_fetches();
+  }
+
+  void choose_fetches() {
     if (!code_->pure || layout_.runs || linear_bytes() < kFetchBytes) return;
     for (const Moving& m : moving_)
       if (is_stream(m) && !(streaming_ && m.input < 0)) fetches_.push_back({m.cell, int32_t(m.size)});
@@ -335,6 +339,7 @@ class TileRun {
     const int64_t rows = out_.back().numel();
     element_ = r.storage == DType::kBool ? 1 : size_of(reduce_compute_type(r.storage));
     if (layout_.size == 0) return reduce_nothing(rows);
+    choose_fetches();
     if (reduces_in_chunks(rows, r.row)) return reduce_in_chunks(rows);
     if (r.row > kTotalsBlock / 2) return reduce_long_rows(rows);
     const int64_t group = std::clamp<int64_t>(kTotalsBlock / r.row, 1, kRowsBatch), groups = (rows + group - 1) / group;
