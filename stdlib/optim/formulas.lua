@@ -19,7 +19,7 @@ end
 function formulas.least(x, bound) return type(x) == "number" and math.min(x, bound) or ops.minimum(x, bound) end
 
 -- length(x) -> the Euclidean norm of all elements, a 0-dim tensor.
-function formulas.length(x) return x:square():sum():sqrt() end
+function formulas.length(x) return x:norm() end
 
 -- trust(a, b, divisor) -> a / divisor, or 1 where one of the norms a and b is 0.
 function formulas.trust(a, b, divisor) return ops.where(a:gt(0) * b:gt(0), a / divisor, 1) end

@@ -443,3 +443,26 @@ t.test("torch's trajectories, where the rules are the same", function()
   end
   t.check(ran >= 8, "cases run: " .. ran)
 end)
+
+-- A program takes for granted that no weight decays and that gradients are not scaled.
+t.test("a jitted step follows decay and scale that begin and end", function()
+  local function train(jit)
+    local w, v = pg.tensor{1, -2, 3}:attach_grad(), pg.tensor{0.5, 1}:attach_grad()
+    local optimizer = optim.LAMB{learning_rate = 0.1}
+    local trainer = optim.Trainer({w, v}, optimizer)
+    local step = jit(function()
+      pg.record(function() return (w * w):sum() + (v * v * v):sum() end):backward()
+      trainer:step(1)
+    end)
+    for i = 1, 8 do
+      optimizer.wd = (i == 3 or i == 4) and 0.5 or 0
+      optimizer.rescale_grad = (i == 6 or i == 7) and 0.25 or 1
+      step()
+    end
+    return w, v
+  end
+  local w, v = train(function(f) return f end)
+  local jitted_w, jitted_v = train(pg.jit)
+  t.close(jitted_w, w, {rtol = 1e-5})
+  t.close(jitted_v, v, {rtol = 1e-5})
+end)
