@@ -9,8 +9,8 @@ local apply = core.require("optim.rule")
 --- the fields of state, which are zeros before the first update. g is the gradient, rescaled and clipped. With
 --- decay_in_gradient = true, wd * w is already in g, and the sum is clipped; else the rule applies h.wd. The fields of h
 --- are lr, wd and t (the number of updates, including this one): numbers, or in a step that pg.jit or hybridize
---- traces 0-dim tensors that are filled before each run, so write `h.lr ^ 0.5`, not math.sqrt or a Lua `if`. h.path is
---- the parameter's name. float16 and bfloat16 weights come as float32. state_shapes maps the name of a state to a function
+--- traces 0-dim tensors that are filled before each run, so write `h.lr ^ 0.5`, not math.sqrt or a Lua `if`. wd is the
+--- number 0 if no weight decays; the step is traced again when that changes. h.path is the parameter's name. float16 and bfloat16 weights come as float32. state_shapes maps the name of a state to a function
 --- from the weight's shape to the state's, if it differs. All optimizers take learning_rate, wd = 0, rescale_grad = 1,
 --- clip_gradient, lr_scheduler, multi_precision = false and lazy_update = true; a subclass lists more in `options`, with
 --- defaults. With lazy_update = false a sparse gradient (nn.Embedding) updates all rows.
