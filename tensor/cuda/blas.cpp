@@ -84,26 +84,37 @@ class Layout {
   cublasLtMatrixLayout_t layout_ = nullptr;
 };
 
+// The largest power of two up to 256 that divides the address. Algorithms depend on it.
+uint32_t alignment_of(const void* data) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(data) | 256;
+  return uint32_t(address & (~address + 1));
+}
+
 class Preference {
  public:
-  explicit Preference(size_t workspace) {
+  Preference(size_t workspace, const Product& p) {
     blas().cublasLtMatmulPreferenceCreate(&preference_);
-    blas().cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                                sizeof workspace);
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspace));
+    // The library takes arrays for aligned to 256 bytes otherwise. As in Operation, b and a change places.
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b.data));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a.data));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c));
   }
   ~Preference() { blas().cublasLtMatmulPreferenceDestroy.status(preference_); }
   Preference(const Preference&) = delete;
   cublasLtMatmulPreference_t get() const { return preference_; }
 
  private:
+  template <class T>
+  void set(cublasLtMatmulPreferenceAttributes_t which, T value) {
+    blas().cublasLtMatmulPreferenceSetAttribute(preference_, which, &value, sizeof value);
+  }
   cublasLtMatmulPreference_t preference_ = nullptr;
 };
 
-// The largest power of two up to 16 that divides the address. Algorithms depend on it.
-int alignment_of(const void* data) { return int(reinterpret_cast<uintptr_t>(data) & 15); }
-
 using Key = std::tuple<int, int, bool, int64_t, int64_t, int64_t, int64_t, bool, int64_t, int64_t, bool, int64_t,
-                       int64_t, bool, int, int, int, int>;
+                       int64_t, bool, int, uint32_t, uint32_t, uint32_t>;
 Key key_of(const Gpu& gpu, const Product& p) {
   return {gpu.index,
           int(p.dtype),
@@ -153,7 +164,7 @@ bool multiply(Stream& stream, const Product& p) {
     const std::lock_guard hold(lock);
     const auto [at, added] = known.try_emplace(key_of(stream.gpu, p));
     if (added) {
-      const Preference preference(most);
+      const Preference preference(most, p);
       cublasLtMatmulHeuristicResult_t found = {};
       int count = 0;
       const auto status = blas().cublasLtMatmulAlgoGetHeuristic.status(

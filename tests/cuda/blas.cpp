@@ -148,21 +148,27 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t* found,
-                                              int* count) {
+                                              cublasLtMatmulPreference_t preference, int,
+                                              cublasLtMatmulHeuristicResult_t* found, int* count) {
   // As the library, none for an epilogue in float64.
   const int epilogue = operation_of(d).get(CUBLASLT_MATMUL_DESC_EPILOGUE, int(CUBLASLT_EPILOGUE_DEFAULT));
   *count = layout_of(a).type != CUDA_R_64F || epilogue == CUBLASLT_EPILOGUE_DEFAULT;
   *found = {};
   found->workspaceSize = 1024;
+  const auto& p = *reinterpret_cast<const Attributes*>(preference);
+  for (int i = 0; i < 3; ++i)  // the alignment of a, b and c that the algorithm may rely on
+    found->algo.data[i] = p.get(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i, uint32_t(256));
   return *count ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const void*, const void* a,
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
                               const void*, const void*, cublasLtMatrixLayout_t, void* out,
-                              cublasLtMatrixLayout_t out_layout, const cublasLtMatmulAlgo_t*, void*, size_t,
+                              cublasLtMatrixLayout_t out_layout, const cublasLtMatmulAlgo_t* algorithm, void*, size_t,
                               cudaStream_t stream) {
   if (const int failed = fake::failure("cublasLtMatmul")) return cublasStatus_t(failed);
+  const void* arrays[] = {a, b, out};
+  for (int i = 0; i < 3; ++i)
+    if (reinterpret_cast<uintptr_t>(arrays[i]) % algorithm->data[i]) return CUBLAS_STATUS_INVALID_VALUE;
   const Attributes& o = operation_of(d);
   const Side left{layout_of(a_layout), static_cast<const char*>(a),
                   o.get(CUBLASLT_MATMUL_DESC_TRANSA, int(CUBLAS_OP_N)) == CUBLAS_OP_T};
