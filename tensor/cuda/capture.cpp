@@ -12,6 +12,7 @@ struct Program {
   CUgraphExec graph = nullptr;
   std::shared_ptr<FaultSlot> fault;
   std::vector<void*> scratch;
+  std::vector<std::shared_ptr<const void>> kept;
   CUstream last = nullptr;  // the stream of the last launch
 
   explicit Program(Gpu& on) : gpu(on) {}
@@ -51,6 +52,7 @@ void* end_capture(int index, void* stream, void* old) {
   Stream& s = stream_at(stream);
   auto program = std::make_unique<Program>(gpu(index));
   program->scratch = std::move(s.capture->scratch);
+  program->kept = std::move(s.capture->kept);
   program->fault = s.fault;
   s.capture = nullptr;
   const Graph graph(s.handle);
@@ -59,6 +61,7 @@ void* end_capture(int index, void* stream, void* old) {
   if (before && driver().cuGraphExecUpdate.status(before->graph, graph.get(), &info) == CUDA_SUCCESS) {
     before->free_scratch();
     before->scratch.swap(program->scratch);
+    before->kept.swap(program->kept);
     before->fault = program->fault;
     return before;
   }

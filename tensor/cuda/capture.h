@@ -10,6 +10,7 @@ namespace pg::cuda {
 // What the kernels of a program need while it lives.
 struct Capture {
   std::vector<void*> scratch;
+  std::vector<std::shared_ptr<const void>> kept;
 };
 
 void begin_capture(int index, void* stream);

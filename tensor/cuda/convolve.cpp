@@ -28,8 +28,8 @@ struct Plan {
   std::vector<Candidate> candidates;  // the ones that give the same bits each time first, then by speed
 };
 
-// What a stream keeps. Work on a stream is queued by one thread at a time.
 struct Convolutions {
+  explicit Convolutions(Stream& stream) { cudnn().cudnnSetStream(handle.get(), stream.handle); }
   CudnnHandle handle;
   std::map<std::pair<ConvShape, ConvPart>, std::unique_ptr<Plan>> plans;
 };
@@ -137,15 +137,6 @@ void find_algorithms(cudnnHandle_t handle, Plan& plan, DType dtype) {
   }
 }
 
-Convolutions& convolutions_of(Stream& stream) {
-  if (!stream.convolutions) {
-    auto made = std::make_shared<Convolutions>();
-    cudnn().cudnnSetStream(made->handle.get(), stream.handle);
-    stream.convolutions = made;
-  }
-  return *static_cast<Convolutions*>(stream.convolutions.get());
-}
-
 template <class P>
 Plan& plan_of(Convolutions& kept, const ConvShape& s, ConvPart part) {
   if (kept.plans.size() > kMostPlans) kept.plans.clear();
@@ -172,7 +163,7 @@ cudnnStatus_t try_candidate(Stream& stream, cudnnHandle_t handle, const Plan& pl
 // to = the result, or is added to it.
 template <class P>
 bool run(Stream& stream, const ConvShape& s, ConvPart part, const void* a, const void* b, void* to, bool add) {
-  Convolutions& kept = convolutions_of(stream);
+  Convolutions& kept = kept_by<Convolutions>(stream);
   Plan& plan = plan_of<P>(kept, s, part);
   const float one = 1, old = add;
   const double wide_one = 1, wide_old = add;

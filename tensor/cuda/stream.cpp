@@ -28,7 +28,7 @@ Stream::Stream(Gpu& on) : gpu(on), fault(std::make_shared<FaultSlot>()) {
 
 Stream::~Stream() {
   driver().cuStreamSynchronize.status(handle);  // kernels that run may still report
-  convolutions = nullptr;
+  kept.clear();
   gpu.memory->forget(this);
   driver().cuStreamDestroy.status(handle);
 }

@@ -1,5 +1,6 @@
 // Streams and events of the device table, and the errors of kernels that look at values.
 #pragma once
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -32,16 +33,26 @@ struct Stream {
   Gpu& gpu;
   CUstream handle = nullptr;
   std::shared_ptr<FaultSlot> fault;
-  std::shared_ptr<void> convolutions;               // what convolve.cpp keeps, made at its first use
-  std::unique_ptr<Capture> capture;                 // of the program that is being captured
-  std::mutex lock;                                  // of `watched`
-  std::vector<std::shared_ptr<FaultSlot>> watched;  // of the programs that were launched since the last wait
+  std::map<const void*, std::shared_ptr<void>> kept;  // see kept_by
+  std::unique_ptr<Capture> capture;                   // of the program that is being captured
+  std::mutex lock;                                    // of `watched`
+  std::vector<std::shared_ptr<FaultSlot>> watched;    // of the programs that were launched since the last wait
 
   void wait();                  // throws LateError for what a kernel refused
   void raise_fault(bool done);  // the same without waiting; `done`: all work of the stream is
 };
 
 inline Stream& stream_at(void* stream) { return *static_cast<Stream*>(stream); }
+
+// What a library keeps for a stream: T(stream), made at its first use. Work on a stream is queued by one thread at a
+// time.
+template <class T>
+T& kept_by(Stream& stream) {
+  static const char key = 0;
+  std::shared_ptr<void>& kept = stream.kept[&key];
+  if (!kept) kept = std::make_shared<T>(stream);
+  return *static_cast<T*>(kept.get());
+}
 
 // What a kernel refuses: `OP: bad argument 'NAME' (expected …, got …)`.
 struct Refusal {
