@@ -194,14 +194,23 @@ int kind_of(const std::string& name) {
   return count;
 }
 
+// Whether runs differ in random numbers. A random op that drops a share of 0 draws none.
+bool draws(const OpDef& op, const Attrs& attrs) {
+  if (op.random_attr < 0) return false;
+  const int share = op.attr_index("dropout_p");
+  return share < 0 || std::get<double>(attrs[size_t(share)]) != 0;
+}
+
 }  // namespace
 
 const DeviceTable& device_table(Device device) { return *loaded().tables[device.kind]; }
 
 bool runs_by_host(KernelFn fn) { return fn == run_by_host; }
 
-bool only_queues(const OpDef& op, KernelFn fn) {
-  return fn != run_by_host && !(op.traits & (kEffect | kDynamicShape)) && op.random_attr < 0;
+bool only_queues(const OpDef& op, const Attrs& attrs, Device device) {
+  const KernelRow row = registry().kernel(op, device);
+  if (row.fn == run_by_host || row.flags & kMayWait || op.traits & (kEffect | kDynamicShape)) return false;
+  return !draws(op, attrs);
 }
 
 bool fuses(Device device) { return device_table(device).compile != nullptr; }

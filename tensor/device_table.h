@@ -120,8 +120,12 @@ const char* kept_place(const std::string& start);
 // Whether the kernel is that of the CPU, called with copies of the operands.
 bool runs_by_host(KernelFn fn);
 
-// Whether kernels of this row only queue work, so that a program may contain them.
-bool only_queues(const OpDef& op, KernelFn fn);
+// A flag of a device's kernel row beside KernelFlags: the kernel may wait for the stream, so that no program can
+// contain it.
+inline constexpr uint8_t kMayWait = 1 << 7;
+
+// Whether the kernel of the op only queues work that is the same at each run, so that a program may contain it.
+bool only_queues(const OpDef& op, const Attrs& attrs, Device device);
 
 // Work on a device that is launched as one program.
 class CapturedWork {

@@ -258,7 +258,7 @@ class Planner : Lowering {
     const auto& steps = plan_->steps;
     if (plan_->options.body || steps.empty() || !pg::captures(steps[0].device)) return false;
     return std::all_of(steps.begin(), steps.end(), [&](const Step& s) {
-      return !s.control && s.device == steps[0].device && (s.fused || only_queues(*s.op, s.kernel));
+      return !s.control && s.device == steps[0].device && (s.fused || only_queues(*s.op, *s.attrs, s.device));
     });
   }
   void emit_scratch(const Draft& d, Step& step) {
