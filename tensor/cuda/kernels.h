@@ -43,6 +43,7 @@ std::vector<KernelRow> label_rows();
 std::vector<KernelRow> pad_rows();
 std::vector<KernelRow> point_rows();
 std::vector<KernelRow> sequence_rows();
+std::vector<KernelRow> fft_rows();
 std::vector<KernelRow> reduce_rows();
 std::vector<KernelRow> product_rows();
 std::vector<KernelRow> index_rows();

@@ -11,5 +11,5 @@ if library:sub(1, 1) ~= "/" then
   pipe:close()
 end
 return {PERIGEE_CUDA_DRIVER = library, PERIGEE_CUDA_NVRTC = library, PERIGEE_CUDA_BLAS = library,
-        PERIGEE_CUDA_CUDNN = library,
+        PERIGEE_CUDA_CUDNN = library, PERIGEE_CUDA_FFT = library, PERIGEE_CUDA_SOLVER = library,
         XDG_CACHE_HOME = os.getenv("PERIGEE_CUDA_HOST_CACHE") or folder .. "/cuda_host_cache", PERIGEE_VERIFY_PLANS = "1"}
