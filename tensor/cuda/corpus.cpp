@@ -69,7 +69,8 @@ extern "C" void perigee_cuda_corpus(bool all, pg::cuda::Each each, void* user) {
     give_images(all, t, each, user);
     if (is_float(t)) give("optim", element + "using G = T;\nusing M = T;\n#define kRule kAdam\n", each, user);
     if (t == DType::kFloat32 || t == DType::kFloat64)
-      give("fft", element, each, user);
+      give("fft", element, each, user), give("linalg", element, each, user), give("jacobi", element, each, user),
+          give("reflect", element, each, user);
     if (!is_float(t)) continue;
     for (const bool log : {false, true})
       give("softmax", element + fmt::format("constexpr bool kLog = {};\n", log), each, user);

@@ -30,6 +30,8 @@ void run_pointwise(std::string_view op, Stream& stream, std::span<const View> in
 // to = from, converted; both with any strides.
 void convert_view(Stream& stream, const View& from, const View& to);
 void fill_view(Stream& stream, const View& to, double number);
+// out = x y, as the op matmul; inputs with any strides.
+void run_matmul(Stream& stream, const View& x, const View& y, const View& out);
 
 // The declarations of kernels/reduce.cuh.
 std::string reduce_types(DType from, DType to, const char* op, const char* finish);
@@ -44,6 +46,9 @@ std::vector<KernelRow> pad_rows();
 std::vector<KernelRow> point_rows();
 std::vector<KernelRow> sequence_rows();
 std::vector<KernelRow> fft_rows();
+std::vector<KernelRow> linalg_solve_rows();
+std::vector<KernelRow> linalg_factor_rows();
+std::vector<KernelRow> matrix_exp_rows();
 std::vector<KernelRow> reduce_rows();
 std::vector<KernelRow> product_rows();
 std::vector<KernelRow> index_rows();

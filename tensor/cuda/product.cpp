@@ -112,14 +112,7 @@ void run_product(Stream& stream, const Operand& a, const Operand& b, const View&
   }
 }
 
-void matmul(const KernelArgs& args) {
-  const View& out = args.out[0];
-  if (out.numel() == 0) return;
-  Stream& stream = stream_at(args.stream);
-  const Operand a(stream, args.in[0], true, out.dtype()), b(stream, args.in[1], false, out.dtype());
-  if (a.cols == 0) return fill_view(stream, out, 0);
-  run_product(stream, a, b, out, nullptr, Product::Act::kNone);
-}
+void matmul(const KernelArgs& args) { run_matmul(stream_at(args.stream), args.in[0], args.in[1], args.out[0]); }
 
 // x weight^T + bias over the last dim of x.
 void linear_with(const KernelArgs& args, Product::Act act) {
@@ -159,6 +152,13 @@ void linear_with(const KernelArgs& args, Product::Act act) {
 void linear(const KernelArgs& args) { linear_with(args, Product::Act::kNone); }
 
 }  // namespace
+
+void run_matmul(Stream& stream, const View& x, const View& y, const View& out) {
+  if (out.numel() == 0) return;
+  const Operand a(stream, x, true, out.dtype()), b(stream, y, false, out.dtype());
+  if (a.cols == 0) return fill_view(stream, out, 0);
+  run_product(stream, a, b, out, nullptr, Product::Act::kNone);
+}
 
 std::vector<KernelRow> product_rows() {
   return {{"matmul", matmul, kStridedInputs},

@@ -36,6 +36,15 @@ Var products_without_pairs(const Var& s, const Var& square) {
   return upper + matrix_transpose(upper);
 }
 
+// With a = u diag(s) vh, cof(a) = det(u) det(vh) u cof(diag(s)) vh, and cof(diag(s)) is diagonal. Nothing is divided.
+std::vector<Var> decompose_cofactors(Rule& c) {
+  if (c.input(0).numel() == 0) return {call<"zeros_like">(c.in(0))};
+  const std::vector<Var> f = call_all<"linalg_svd">({c.in(0)});
+  const Var sign = call<"sign">(call<"linalg_det">(f[0]) * call<"linalg_det">(f[2]));
+  const Var others = products_before(f[1]) * products_before(f[1], true);  // of all s but each one
+  return {matmul(scale_columns(f[0], others), f[2]) * as_factor(sign)};
+}
+
 // With a = u diag(s) vh, cof(a) = det(u) det(vh) u cof(diag(s)) vh. To first order in e, cof(diag(s) + e) has the
 // diagonal c_ii + sum over k of p_ik e_kk and the other elements -p_ij e_ji, where p_ij is the product of all s except
 // s_i and s_j.
@@ -68,6 +77,7 @@ std::vector<OpDef> determinant_rows() {
        .infer = infer_square,
        .vjp = {grad_cofactors},
        .vjp_uses = "a",
+       .decompose = decompose_cofactors,
        .traits = kHidden | kTotal},
       {.name = "linalg_slogdet",
        .doc = "The sign (-1, 0 or 1) of the determinants of square matrices, and the logarithm of their absolute "
