@@ -71,6 +71,11 @@ extern "C" void perigee_cuda_corpus(bool all, pg::cuda::Each each, void* user) {
     if (t == DType::kFloat32 || t == DType::kFloat64)
       give("fft", element, each, user), give("linalg", element, each, user), give("jacobi", element, each, user),
           give("reflect", element, each, user);
+    if (t == DType::kFloat32 || t == DType::kFloat64)
+      for (const std::optional<DType> mask : {std::optional<DType>(), std::optional(DType::kBool), std::optional(t)})
+        for (const int64_t width : {64, 128})
+          if (all || (width == 128) == mask.has_value())
+            give("attention", attention_types({t, mask, mask.has_value(), width, width}), each, user);
     if (!is_float(t)) continue;
     for (const bool log : {false, true})
       give("softmax", element + fmt::format("constexpr bool kLog = {};\n", log), each, user);

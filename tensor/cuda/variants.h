@@ -1,5 +1,6 @@
 // The declarations that families of kernels depend on: one module for each text.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "tensor/dtype.h"
@@ -14,6 +15,14 @@ std::string label_types(DType t, DType label);
 std::string sequence_types(DType t, DType length);
 std::string pad_types(DType t, const std::string& mode);              // mode: of pad
 std::string point_types(DType t, const char* outside, bool corners);  // outside: kZero, kBorder or kReflect
+
+struct AttentionTypes {
+  DType t;
+  std::optional<DType> mask;  // bool, or t
+  bool drops = false;
+  int64_t width, value_width;  // of queries and values
+};
+std::string attention_types(const AttentionTypes& types);
 
 struct NormTypes {
   DType x;

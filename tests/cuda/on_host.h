@@ -9,6 +9,7 @@
 #define __global__
 #define __shared__ static
 #define __forceinline__ inline
+#define PERIGEE_FMA(a, b, c) ((a) * (b) + (c))
 struct Position {
   unsigned x;
 };
