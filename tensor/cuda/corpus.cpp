@@ -64,6 +64,7 @@ extern "C" void perigee_cuda_corpus(bool all, pg::cuda::Each each, void* user) {
       if (all || index == DType::kInt64)
         give("index", element + fmt::format("using I = {};\n", type_text(index)), each, user);
     give("product", element, each, user);
+    give("join", join_types(size_of(t)), each, user);
     give("random", element, each, user);
     give("matrix", element, each, user);
     give_images(all, t, each, user);

@@ -50,6 +50,7 @@ std::vector<KernelRow> linalg_solve_rows();
 std::vector<KernelRow> linalg_factor_rows();
 std::vector<KernelRow> matrix_exp_rows();
 std::vector<KernelRow> attention_rows();
+std::vector<KernelRow> join_rows();
 std::vector<KernelRow> reduce_rows();
 std::vector<KernelRow> product_rows();
 std::vector<KernelRow> index_rows();

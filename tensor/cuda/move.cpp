@@ -58,31 +58,6 @@ void to(const KernelArgs& a) {
   send(stream_of(a), converted, out);
 }
 
-// Copies input after input into its part of the result along a dim.
-void cat(const KernelArgs& a) {
-  const View& out = a.out[0];
-  const int d = a.dim("dim", out.rank());
-  int64_t at = 0;
-  for (const View& in : a.in) {
-    if (in.rank() != out.rank() || in.numel() == 0) continue;
-    Placed part(out, in.shape(), *out.strides, at * (*out.strides)[d]);
-    convert_view(stream_of(a), in, part.view);
-    at += in.size(d);
-  }
-}
-
-void stack(const KernelArgs& a) {
-  const View& out = a.out[0];
-  const int d = a.dim("dim", out.rank());
-  Dims strides = *out.strides;
-  const int64_t step = strides[d];
-  strides.erase(d);
-  for (size_t i = 0; i < a.in.size(); ++i) {
-    Placed part(out, a.in[i].shape(), strides, int64_t(i) * step);
-    convert_view(stream_of(a), a.in[i], part.view);
-  }
-}
-
 void slice_backward(const KernelArgs& a) {
   const View& out = a.out[0];
   const Slice region(a, out);
@@ -193,8 +168,6 @@ std::vector<KernelRow> move_rows() {
           {"reshape_to", reshape, kStridedInputs},
           {"reshape_as", reshape, kStridedInputs},
           {"flatten", reshape, kStridedInputs},
-          {"cat", cat, kStridedInputs},
-          {"stack", stack, kStridedInputs},
           {"flip", flip, kStridedInputs},
           {"slice_backward", slice_backward, kStridedInputs},
           {"slice_assign", slice_assign, kStridedInputs},

@@ -11,6 +11,7 @@ namespace pg::cuda {
 std::string epilogue_types(DType y, DType bias, const std::string& activation);
 std::string pool_types(DType t, int64_t elements);           // elements: of the largest array
 std::string sample_types(DType t, const std::string& kind);  // kind: of resample
+std::string join_types(int64_t bytes);                       // of an element
 std::string label_types(DType t, DType label);
 std::string sequence_types(DType t, DType length);
 std::string pad_types(DType t, const std::string& mode);              // mode: of pad
