@@ -38,6 +38,7 @@ std::string run(const std::string& code, const std::map<std::string, std::string
   std::map<std::string, std::string> all = {
       {"PERIGEE_CUDA_DRIVER", PERIGEE_FAKE_CUDA}, {"PERIGEE_CUDA_NVRTC", PERIGEE_FAKE_CUDA},
       {"PERIGEE_CUDA_BLAS", PERIGEE_FAKE_CUDA},   {"PERIGEE_CUDA_CUDNN", PERIGEE_FAKE_CUDA},
+      {"PERIGEE_CUDA_FFT", PERIGEE_FAKE_CUDA},    {"PERIGEE_CUDA_SOLVER", PERIGEE_FAKE_CUDA},
       {"PERIGEE_TEST_DEVICE_SEED", "1"},          {"XDG_CACHE_HOME", cache.path().string()}};
   for (const auto& [name, value] : variables) all[name] = value;
   std::string command = "env";
@@ -85,6 +86,19 @@ TEST_CASE("cuda: a compiler that fails or is absent is an error of the op") {
       "a kernel does not compile for sm_80");
   check_contains(run("fake.fake_fail('cuLaunchKernel', 1, 719, 1)\n" + code),
                  "cuLaunchKernel: unspecified launch failure");
+}
+
+TEST_CASE("cuda: a library that is absent is an error of the ops that need it") {
+  const auto error_of = [](const std::string& call, const char* variable) {
+    return run("print(select(2, pcall(function() return " + call + " end)))\nprint(pg.ones(2):to('cuda'):sum():item())",
+               {{variable, "/absent/library.so"}});
+  };
+  const std::string fft = error_of("pg.fft.rfft(pg.ones(4):to('cuda'))", "PERIGEE_CUDA_FFT");
+  check_contains(fft, "Fourier transforms on cuda need cuFFT: /absent/library.so cannot be opened");
+  check_contains(fft, "\n2");
+  const std::string svd = error_of("pg.linalg.svd(pg.eye(33):to('cuda'))", "PERIGEE_CUDA_SOLVER");
+  check_contains(svd, "factorizations of matrices on cuda need cuSOLVER: /absent/library.so cannot be opened");
+  check_contains(svd, "\n2");
 }
 
 TEST_CASE("cuda: compiled kernels are kept on disk, and a damaged file is compiled anew") {
