@@ -36,6 +36,19 @@ Slice::Slice(const KernelArgs& a, const View& whole) {
   }
 }
 
+const InputDef& definition_of(const KernelArgs& a, size_t input) {
+  return a.op.inputs[size_t(input_definition(a.op, a.in.size(), input))];
+}
+
+// Returns " of tensor 2" for the second tensor of a list.
+std::string place_in_list(const KernelArgs& a, size_t input) {
+  const InputDef& def = definition_of(a, input);
+  if (def.arity != Arity::kList) return "";
+  size_t first = input;
+  while (first > 0 && &definition_of(a, first - 1) == &def) --first;
+  return fmt::format(" of tensor {}", input - first + 1);
+}
+
 std::string position_text(const Dims& shape, int64_t i) {
   if (shape.size() < 2) return std::to_string(i + 1);
   std::string text;

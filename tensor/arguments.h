@@ -6,6 +6,8 @@
 
 namespace pg {
 
+struct InputDef;
+
 // The dims that the attribute `dim` of a reduction names, one or a list, as bits.
 uint32_t dim_mask(const KernelArgs& a);
 // The product of the sizes of these dims.
@@ -18,6 +20,10 @@ struct Slice {
   Dims shape, strides;
   int64_t offset = 0;
 };
+
+// The definition of an input, and " of tensor 2" for the second tensor of a list.
+const InputDef& definition_of(const KernelArgs& a, size_t input);
+std::string place_in_list(const KernelArgs& a, size_t input);
 
 // Returns "3", or "{2, 1}" in a shape of several dims, for the element i in row-major order, from 0.
 std::string position_text(const Dims& shape, int64_t i);

@@ -39,6 +39,33 @@ class AtomicSums {
   std::optional<Temporary> copy_;
 };
 
+// to = a contiguous operand, broadcast and converted. Leading dims of size 1 of the operand may be more than `to` has.
+inline void spread(Stream& stream, const View& from, const View& to) {
+  Dims own = from.shape();
+  while (own.size() > to.rank()) own.erase(0);
+  const Type type{from.dtype(), from.type->device, to.shape()};
+  const Dims strides = broadcast_strides(own, contiguous_strides(own), to.shape());
+  convert_view(stream, {&type, &strides, from.data}, to);
+}
+
+// A contiguous operand broadcast to a shape and converted.
+class Spread {
+ public:
+  Spread(Stream& stream, const View& v, DType dtype, const Dims& shape) : data_(v.data) {
+    if (v.dtype() == dtype && v.numel() == numel(shape)) return;  // the same elements in the same order
+    const Type type{dtype, v.type->device, shape};
+    const Dims strides = contiguous_strides(shape);
+    memory_.emplace(stream, size_t(numel(shape) * size_of(dtype)));
+    data_ = memory_->data();
+    spread(stream, v, {&type, &strides, memory_->data()});
+  }
+  const void* data() const { return data_; }
+
+ private:
+  const void* data_;
+  std::optional<Scratch> memory_;
+};
+
 // A contiguous operand, or its elements converted to another dtype.
 class Converted {
  public:

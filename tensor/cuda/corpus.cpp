@@ -43,6 +43,42 @@ void give_images(bool all, DType t, Each each, void* user) {
       if (all || corners) give("points", point_types(t, outside, corners), each, user);
 }
 
+// The kernels that go by the order of elements.
+void give_order(bool all, DType t, Each each, void* user) {
+  for (const char* op : {"kSum", "kProd"}) give("scan", scan_types(t, is_float(t) ? t : DType::kInt64, op), each, user);
+  for (const char* op : {"kMax", "kMin"})
+    if (all || op == std::string("kMax")) give("scan", scan_types(t, t, op), each, user);
+  if (is_float(t)) give("scan", scan_types(t, t, "kAffine"), each, user);
+  if (size_of(t) < 8) give("sort", sort_types(t, "kPacked"), each, user);
+  give("sort", sort_types(t, "kWide"), each, user);
+  give("sort", sort_types(t, "kSlices"), each, user);
+  for (const DType other : kAll)
+    if (all || other == DType::kInt64) give("search", search_types(t, other), each, user);
+  if (is_integer(t)) give("count", count_types(t), each, user);
+}
+
+// The kernels that read or write at the places that index values or masks name.
+void give_places(bool all, DType t, Each each, void* user) {
+  for (const DType index : {DType::kUInt8, DType::kInt8, DType::kInt32, DType::kInt64}) {
+    if (!all && index != DType::kInt64) continue;
+    give("index", index_types(t, index), each, user);
+    for (const DType number : {DType::kInt32, DType::kInt64})
+      if (all || number == DType::kInt32) give("scatter", scatter_types(t, index, number), each, user);
+    if (t == DType::kFloat32 || t == DType::kFloat64) give("bag", bag_types(t, index), each, user);
+  }
+  for (const DType rank : {DType::kInt32, DType::kInt64}) {
+    if (!all && rank != DType::kInt32) continue;
+    give("mask", mask_types(t, rank), each, user);
+    give("unique", unique_types(t, rank), each, user);
+    if (t == DType::kBool) give("scan", scan_types(t, rank, "kSum"), each, user);
+  }
+  if (t != DType::kFloat32 && t != DType::kFloat64) return;
+  for (const char* order : {"kZero", "kOne", "kTwo", "kInfinite", "kAny"})
+    give("distance", distance_types(t, order), each, user);
+  for (int directions = 0; directions <= 4; ++directions)
+    if (all || directions < 2) give("ctc", ctc_types(t, directions), each, user);
+}
+
 }  // namespace
 }  // namespace pg::cuda
 
@@ -52,6 +88,7 @@ void give_images(bool all, DType t, Each each, void* user) {
 extern "C" void perigee_cuda_corpus(bool all, pg::cuda::Each each, void* user) {
   using namespace pg;
   using namespace pg::cuda;
+  give("flat", "", each, user);
   for (const DType t : kAll) {
     if (!all && t != DType::kFloat32 && t != DType::kBFloat16 && t != DType::kInt64) continue;
     const std::string element = fmt::format("using T = {};\n", type_text(t));
@@ -60,13 +97,12 @@ extern "C" void perigee_cuda_corpus(bool all, pg::cuda::Each each, void* user) {
         for (const DType out : {t, DType::kFloat64})
           if (all || (out == t && finish == std::string("kPlain")))
             give("reduce", reduce_types(t, out, op, finish), each, user);
-    for (const DType index : {DType::kUInt8, DType::kInt8, DType::kInt32, DType::kInt64})
-      if (all || index == DType::kInt64)
-        give("index", element + fmt::format("using I = {};\n", type_text(index)), each, user);
     give("product", element, each, user);
     give("join", join_types(size_of(t)), each, user);
-    give("random", element, each, user);
+    give("random", random_types(t), each, user);
     give("matrix", element, each, user);
+    give_order(all, t, each, user);
+    give_places(all, t, each, user);
     give_images(all, t, each, user);
     if (is_float(t)) give("optim", element + "using G = T;\nusing M = T;\n#define kRule kAdam\n", each, user);
     if (t == DType::kFloat32 || t == DType::kFloat64)

@@ -22,29 +22,32 @@ Refusals& refusals() {
 }
 
 std::string key_of(const Refusal& r) {
-  return fmt::format("{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}", r.op->id, r.input, static_cast<const void*>(r.place),
-                     int(r.kind), r.negative, r.size, r.base, r.ignored, r.argument, r.detail, to_string(r.shape));
+  return fmt::format("{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}/{}", r.op->id, r.input, static_cast<const void*>(r.place),
+                     int(r.kind), r.negative, r.size, r.base, r.ignored, r.argument, r.detail, r.name,
+                     to_string(r.shape), r.expected, r.got);
 }
 
 std::string text_of(const Refusal& r, const Fault& fault) {
-  const char* name = r.op->name;
+  const std::string_view name = r.name.empty() ? r.op->name : std::string_view(r.name);
+  const auto filled = [&](const std::string& text) {
+    return fmt::format(fmt::runtime(text), fmt::arg("value", fault.value),
+                       fmt::arg("number", std::bit_cast<double>(fault.value)), fmt::arg("at", fault.at + 1));
+  };
   std::string expected, got;
   const std::string where = r.shape.empty() ? "" : fmt::format(" at element {}", fault.at + 1);
   switch (r.kind) {
     case Refusal::Kind::kAssert:
-      return fmt::format("{}: {}", r.op->name, r.detail);
+      return fmt::format("{}: {}", name, r.detail);
     case Refusal::Kind::kDivisor:
       expected = "an integer divisor other than zero", got = "0" + where;
       break;
     case Refusal::Kind::kExponent:
       expected = "integer exponents of at least 0", got = "a negative one" + where;
       break;
-    case Refusal::Kind::kLength:
-      expected = fmt::format("whole numbers from {} to {}", r.base, r.size);
-      got = fmt::format("{} at position {}", std::bit_cast<double>(fault.value), fault.at + 1);
+    case Refusal::Kind::kText:
+      expected = filled(r.expected), got = filled(r.got);
       break;
     case Refusal::Kind::kLabel:
-      name = r.detail.c_str();
       expected = fmt::format("labels from {} to {}, or ignore_index {}", r.base, r.size - 1 + r.base, r.ignored);
       got = fmt::format("{} at position {}{}", fault.value, fault.at + 1,
                         fault.value == 0 && r.base == 1 ? "; classes count from 1: write labels + 1" : "");
@@ -54,7 +57,7 @@ std::string text_of(const Refusal& r, const Fault& fault) {
       expected = r.size == 0 ? "no index values: the dim is empty"
                              : fmt::format("index values from {} to {}{}", r.base, high,
                                            r.negative ? fmt::format(" or -{} to -1", r.size) : "");
-      got = fmt::format("{} at position {}{}", fault.value, position_text(r.shape, fault.at),
+      got = fmt::format("{} at position {}{}{}", fault.value, position_text(r.shape, fault.at), r.detail,
                         fault.value == 0 && r.base == 1 ? "; indices count from 1 (index_base = 0: from 0)" : "");
   }
   return fmt::format("{}: bad argument '{}' (expected {}, got {})", name, r.argument, expected, got);

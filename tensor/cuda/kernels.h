@@ -36,6 +36,9 @@ void run_matmul(Stream& stream, const View& x, const View& y, const View& out);
 // The declarations of kernels/reduce.cuh.
 std::string reduce_types(DType from, DType to, const char* op, const char* finish);
 
+// out = x (input 0) with the rows that the mask (input 1) selects set to the value (input 2), or with it added.
+void write_masked(const KernelArgs& a, const char* argument, bool adds);
+
 std::vector<KernelRow> move_rows();
 std::vector<KernelRow> conv_rows();
 std::vector<KernelRow> pool_rows();
@@ -57,5 +60,14 @@ std::vector<KernelRow> index_rows();
 std::vector<KernelRow> softmax_rows();
 std::vector<KernelRow> random_rows();
 std::vector<KernelRow> optim_rows();
+std::vector<KernelRow> scan_rows();
+std::vector<KernelRow> mask_rows();
+std::vector<KernelRow> sort_rows();
+std::vector<KernelRow> unique_rows();
+std::vector<KernelRow> search_rows();
+std::vector<KernelRow> scatter_rows();
+std::vector<KernelRow> bag_rows();
+std::vector<KernelRow> distance_rows();
+std::vector<KernelRow> ctc_rows();
 
 }  // namespace pg::cuda

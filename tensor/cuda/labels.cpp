@@ -35,7 +35,7 @@ struct Labels {
     r.input = first;
     r.place = a.place;
     r.argument = "target";
-    r.detail = op;
+    r.name = op;
     r.size = args.n;
     r.base = args.base;
     r.ignored = args.ignore;

@@ -41,9 +41,20 @@ const char* type_text(DType t) {
   return kNames[int(t)];
 }
 
+DType moved(DType t) {
+  constexpr DType kBySize[] = {DType::kUInt8, DType::kFloat16, DType::kInt32, DType::kInt64};
+  return kBySize[size_of(t) == 1 ? 0 : size_of(t) == 2 ? 1 : size_of(t) == 4 ? 2 : 3];
+}
+
 CUfunction family_kernel(Stream& stream, const char* family, const std::string& types, const char* name) {
   return stream.gpu.modules->kernel(fmt::format("{}:{}", family, types), name,
                                     [&] { return family_source(family, types); });
+}
+
+void read_back(Stream& stream, void* to_host, const void* from, size_t bytes) {
+  if (stream.capture) throw Error("cuda: a program on the device cannot read values");
+  driver().cuMemcpyDtoHAsync(to_host, reinterpret_cast<CUdeviceptr>(from), bytes, stream.handle);
+  stream.wait();
 }
 
 Scratch::Scratch(Stream& stream, size_t bytes)

@@ -15,6 +15,11 @@ void launch_blocks(Stream& stream, CUfunction kernel, int64_t blocks, unsigned t
 CUfunction family_kernel(Stream& stream, const char* family, const std::string& types, const char* name);
 // The type of an element in source text.
 const char* type_text(DType t);
+// The dtype of the size of t whose kernels move elements of t.
+DType moved(DType t);
+
+// Copies bytes to the host, after all work of the stream. A call that is captured cannot read.
+void read_back(Stream& stream, void* to_host, const void* from, size_t bytes);
 
 // Memory for one call. It is reused by later work of the stream, or lives as long as the program that is captured.
 class Scratch {

@@ -118,6 +118,29 @@ void triangle(const KernelArgs& a) {
   run_matrix(a, kLower ? "lower" : "upper", args);
 }
 
+// The upper triangle is the lower one of the matrix turned by 180 degrees, backwards.
+template <bool kLower>
+void triangle_indices(const KernelArgs& a) {
+  const View& out = a.out[0];
+  const int64_t rows = a.attr<int64_t>("row"), columns = a.attr<int64_t>("col"), offset = a.attr<int64_t>("offset");
+  const int64_t diagonal = kLower ? offset : columns - rows - offset;
+  kernels::TriangleArgs args = {};
+  args.out = out.as<int64_t>();
+  args.count = out.size(1);
+  if (args.count == 0) return;
+  args.first = std::max<int64_t>(-diagonal, 0);
+  args.length = std::min(args.first + diagonal + 1, columns);
+  args.columns = columns;
+  args.growing_rows = std::clamp<int64_t>(columns - diagonal, args.first, rows) - args.first;
+  const __int128 n = args.growing_rows;
+  args.growing = int64_t(std::min<__int128>(n * args.length + n * (n - 1) / 2, args.count));
+  args.base = a.attr<int64_t>("index_base");
+  args.last_row = rows - 1;
+  args.from_end = !kLower;
+  const std::string types = fmt::format("using T = {};\n", type_text(DType::kInt64));
+  launch(stream_of(a), family_kernel(stream_of(a), "matrix", types, "triangle_indices"), args.count, &args);
+}
+
 void eye(const KernelArgs& a) {
   kernels::MatrixArgs args = {};
   args.columns = a.out[0].size(1);
@@ -176,6 +199,8 @@ std::vector<KernelRow> move_rows() {
           {"tril", triangle<true>},
           {"triu", triangle<false>},
           {"eye", eye},
+          {"tril_indices", triangle_indices<true>},
+          {"triu_indices", triangle_indices<false>},
           {"range", range},
           {"linspace", linspace}};
 }

@@ -26,13 +26,13 @@ void run(const KernelArgs& a, const char* name, const View& whole, int time, int
   args.time_first = time == 0;
   if (a.op.attr_index("value") >= 0) args.value = a.attr<double>("value");
   Refusal r;
-  r.kind = Refusal::Kind::kLength;
+  r.kind = Refusal::Kind::kText;
   r.op = &a.op;
   r.input = 1;
   r.place = a.place;
   r.argument = "lengths";
-  r.size = args.steps;
-  r.base = least;
+  r.expected = fmt::format("whole numbers from {} to {}", least, args.steps);
+  r.got = "{number} at position {at}";
   args.report = report_number(r);
   args.fault = stream.fault->get();
   const std::string types = sequence_types(out.dtype(), lengths ? lengths.dtype() : DType::kInt64);

@@ -59,12 +59,15 @@ struct Refusal {
   const OpDef* op = nullptr;
   size_t input = 0;             // flattened
   const char* place = nullptr;  // KernelArgs::place
-  enum class Kind : uint8_t { kIndex, kDivisor, kExponent, kAssert, kLabel, kLength } kind = Kind::kIndex;
+  enum class Kind : uint8_t { kIndex, kDivisor, kExponent, kAssert, kLabel, kText } kind = Kind::kIndex;
   bool negative = false;         // kIndex: values may count from the end
   int64_t size = 0, base = 1;    // kIndex
   int64_t ignored = 0;           // kLabel: a label that is accepted besides the classes
-  std::string argument, detail;  // the name of the input; of kAssert, the message; of kLabel, the op to name
+  std::string argument, detail;  // the name of the input; of kAssert, the message; of kIndex, what follows the position
+  std::string name;              // the op to name, if it is another one
   Dims shape;                    // of the input
+  // kText: with {value}, {number} (the value as the bits of a double) and {at} (the position from 1) replaced.
+  std::string expected, got;
 };
 // Returns the number of the report, the same for an equal refusal.
 int32_t report_number(const Refusal& refusal);

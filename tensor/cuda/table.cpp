@@ -67,7 +67,8 @@ std::span<const KernelRow> rows() {
          {move_rows,       reduce_rows,    index_rows,    softmax_rows, random_rows,       product_rows,
           optim_rows,      conv_rows,      pool_rows,     sample_rows,  norm_rows,         label_rows,
           pad_rows,        point_rows,     sequence_rows, fft_rows,     linalg_solve_rows, linalg_factor_rows,
-          matrix_exp_rows, attention_rows, join_rows})
+          matrix_exp_rows, attention_rows, join_rows,     scan_rows,    mask_rows,         sort_rows,
+          unique_rows,     search_rows,    scatter_rows,  bag_rows,     distance_rows,     ctc_rows})
       for (const KernelRow& row : family()) rows.push_back(row);
     return rows;
   }();

@@ -24,6 +24,18 @@ struct AttentionTypes {
   int64_t width, value_width;  // of queries and values
 };
 std::string attention_types(const AttentionTypes& types);
+std::string scan_types(DType from, DType to, const char* op);  // op: kSum, kProd, kMax, kMin or kAffine
+std::string mask_types(DType t, DType rank);
+std::string sort_types(DType t, const char* form);  // form: kPacked, kWide or kSlices
+std::string unique_types(DType t, DType rank);
+std::string search_types(DType sequence, DType value);
+std::string count_types(DType label);
+std::string index_types(DType element, DType index);
+std::string scatter_types(DType element, DType index, DType number);
+std::string bag_types(DType t, DType index);
+std::string distance_types(DType t, const char* order);  // order: kZero, kOne, kTwo, kInfinite or kAny
+std::string random_types(DType t);
+std::string ctc_types(DType t, int directions);
 
 struct NormTypes {
   DType x;

@@ -33,4 +33,5 @@ extern "C" {
 void fake_fail(const char* function, int nth, int status, int times);
 void fake_limit(size_t bytes);  // of device memory; 0: no limit
 int fake_calls(const char* function);
+void fake_backwards(int on);  // the threads of a grid run from the last to the first
 }

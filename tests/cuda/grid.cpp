@@ -1,8 +1,10 @@
-// Runs the threads of a grid one after the other. Threads that wait for their block are fibers: the block takes turns.
+// Runs the threads of a grid one after the other, from the first or from the last on. Threads that wait for their block
+// are fibers: the block takes turns.
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -41,6 +43,13 @@ struct Block {
   const void* argument = nullptr;
 };
 Block block;  // work runs on one thread at a time
+std::atomic<bool> backwards{false};
+
+// Calls f(i) for the numbers below n.
+template <class F>
+void each(unsigned n, F f) {
+  for (unsigned i = 0; i < n; ++i) f(backwards ? n - 1 - i : i);
+}
 
 // _setjmp makes no system call, as swapcontext does.
 void wait_for_block() {
@@ -72,13 +81,13 @@ void run_block(const Positions& at, unsigned threads) {
   while (block.fibers.size() < threads) block.fibers.push_back(std::make_unique<Fiber>());
   for (unsigned t = 0; t < threads; ++t) block.fibers[t]->done = false;
   for (unsigned left = threads; left > 0;)
-    for (unsigned t = 0; t < threads; ++t) {
-      if (block.fibers[t]->done) continue;
+    each(threads, [&](unsigned t) {
+      if (block.fibers[t]->done) return;
       block.current = t;
       at.thread->x = t;
       resume(*block.fibers[t]);
       left -= block.fibers[t]->done;
-    }
+    });
 }
 
 }  // namespace
@@ -91,13 +100,13 @@ void run_grid(void* module, void (*kernel)(const void*), bool waits, unsigned bl
   if (waits) *static_cast<void (**)()>(dlsym(module, "wait_for_block")) = wait_for_block;
   block.kernel = kernel;
   block.argument = argument;
-  for (unsigned b = 0; b < blocks; ++b) {
+  each(blocks, [&](unsigned b) {
     at.block->x = b;
-    if (waits)
-      run_block(at, threads);
-    else
-      for (unsigned t = 0; t < threads; ++t) at.thread->x = t, kernel(argument);
-  }
+    if (waits) return run_block(at, threads);
+    each(threads, [&](unsigned t) { at.thread->x = t, kernel(argument); });
+  });
 }
 
 }  // namespace fake
+
+extern "C" __attribute__((visibility("default"))) void fake_backwards(int on) { fake::backwards = on != 0; }

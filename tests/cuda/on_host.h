@@ -36,6 +36,18 @@ T atomicAdd(T* at, T value) {
   *at = T(old + value);
   return old;
 }
+template <class T>
+T atomicMax(T* at, T value) {
+  const T old = *at;
+  if (value > old) *at = value;
+  return old;
+}
+template <class T>
+T atomicMin(T* at, T value) {
+  const T old = *at;
+  if (value < old) *at = value;
+  return old;
+}
 
 #define PERIGEE_HOST_KERNEL(name, waits, ...)                                                               \
   static void thread_##name(const __VA_ARGS__& a);                                                          \

@@ -23,19 +23,6 @@ bool all_inside(const I* values, int64_t begin, int64_t end, int64_t low, int64_
   return !bad;
 }
 
-const InputDef& definition_of(const KernelArgs& a, size_t input) {
-  return a.op.inputs[size_t(input_definition(a.op, a.in.size(), input))];
-}
-
-// Returns " of tensor 2" for the second tensor of a list.
-std::string place_in_list(const KernelArgs& a, size_t input) {
-  const InputDef& def = definition_of(a, input);
-  if (def.arity != Arity::kList) return "";
-  size_t first = input;
-  while (first > 0 && &definition_of(a, first - 1) == &def) --first;
-  return fmt::format(" of tensor {}", input - first + 1);
-}
-
 }  // namespace
 
 void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negative) {

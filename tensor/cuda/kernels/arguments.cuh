@@ -42,29 +42,10 @@ struct PickArgs {
   Dim dims[kMostDims];  // of out: strides of x (0 along the indexed dim), strides of the index
 };
 
-struct ScatterArgs {
-  const void* from;
-  void* to;
-  int64_t count, step;
-  double alpha;
-  IndexArgs index;
-  int32_t rank;
-  Dim dims[kMostDims];           // of the index: strides of `to` (0 along the indexed dim), strides of the index
-  int64_t from_strides[kMostDims];
-};
-
 struct LinesArgs {
   const void* x;
   void* y;
   int64_t outer, n, inner;
-};
-
-struct RandomArgs {
-  const void* x;
-  void* out;
-  int64_t count, seed, tick;
-  int64_t low, range;
-  double p, scale;
 };
 
 // One parameter of an optimizer's update: the weight, its gradient and states, and where new weight and states go.
@@ -89,6 +70,18 @@ struct MatrixArgs {
   void* out;
   int64_t count, rows, columns, diagonal;
   double start, stop, step;
+};
+
+// The positions of the lower triangle of a matrix, row by row, or from the end. Rows grow by one element up to
+// `columns`.
+struct TriangleArgs {
+  int64_t* out;             // rows, then columns
+  int64_t count;
+  int64_t first, length;    // the first row that has elements, and how many it has
+  int64_t growing, columns;  // elements of the rows that are shorter than `columns`
+  int64_t growing_rows;
+  int64_t base, last_row;
+  int32_t from_end;
 };
 
 struct ProductArgs {

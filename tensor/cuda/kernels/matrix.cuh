@@ -29,4 +29,25 @@ PERIGEE_KERNEL(linspace, MatrixArgs) {
   });
 }
 
+PERIGEE_KERNEL(triangle_indices, TriangleArgs) {
+  for (int64_t i = thread_index(); i < a.count; i += thread_count()) {
+    const int64_t at = a.from_end ? a.count - 1 - i : i;
+    int64_t row, column;
+    if (at >= a.growing) {
+      row = a.first + a.growing_rows + (at - a.growing) / a.columns;
+      column = (at - a.growing) % a.columns;
+    } else {  // r rows have r length + r (r - 1) / 2 elements
+      const double b = 2.0 * double(a.length) - 1;
+      int64_t r = int64_t((std::sqrt(b * b + 8.0 * double(at)) - b) / 2);
+      const auto before = [&](int64_t rows) { return rows * a.length + rows * (rows - 1) / 2; };
+      while (r > 0 && before(r) > at) --r;
+      while (before(r + 1) <= at) ++r;
+      row = a.first + r;
+      column = at - before(r);
+    }
+    a.out[i] = (a.from_end ? a.last_row - row : row) + a.base;
+    a.out[a.count + i] = (a.from_end ? a.columns - 1 - column : column) + a.base;
+  }
+}
+
 }  // namespace pg::kernels
