@@ -51,7 +51,7 @@ struct KernelArgs {
 using KernelFn = void (*)(const KernelArgs& args);
 
 enum KernelFlags : uint8_t {
-  kContiguousInputs = 0,  // inputs are row-major without gaps, never numbers
+  kContiguousInputs = 0,  // inputs are row-major without gaps; numbers only where the op has kWeakNumber
   kStridedInputs = 1,     // any strides
 };
 

@@ -78,9 +78,10 @@ local modes = {
 -- The modes on the CUDA device; `more` files besides those of cuda_host.
 local function on_cuda(mode, more)
   mode.isolate = isolate
-  mode.files = {"test_attention_op", "test_autograd%.", "test_control%.", "test_conv%.", "test_cuda_", "test_fft%.",
-                "test_fixtures_ops", "test_indexing%.", "test_linalg_factor", "test_nn%.", "test_norm%.", "test_optim_ops",
-                "test_random%.", "test_reduce%.", unpack(more)}
+  mode.files = {"test_attention_op", "test_autograd%.", "test_control%.", "test_conv%.", "test_ctc%.", "test_cuda_",
+                "test_distance%.", "test_fft%.", "test_fixtures_ops", "test_index%.", "test_indexing%.",
+                "test_linalg_factor", "test_nn%.", "test_norm%.", "test_optim_ops", "test_random%.", "test_reduce%.",
+                "test_scatter%.", unpack(more)}
   mode.setup = function(pg)
     require("tests.support").device = "cuda"
     pg.testing.default_device("cuda")

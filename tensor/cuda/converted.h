@@ -39,8 +39,13 @@ class AtomicSums {
   std::optional<Temporary> copy_;
 };
 
-// to = a contiguous operand, broadcast and converted. Leading dims of size 1 of the operand may be more than `to` has.
+// Whether an operand is a number, which is in host memory.
+inline bool is_number(const View& v) { return v && v.type->device.is_cpu(); }
+
+// to = a contiguous operand or a number, broadcast and converted. Leading dims of size 1 of the operand may be more than
+// `to` has.
 inline void spread(Stream& stream, const View& from, const View& to) {
+  if (is_number(from)) return fill_view(stream, to, load_number(from.dtype(), from.data));
   Dims own = from.shape();
   while (own.size() > to.rank()) own.erase(0);
   const Type type{from.dtype(), from.type->device, to.shape()};
@@ -48,12 +53,13 @@ inline void spread(Stream& stream, const View& from, const View& to) {
   convert_view(stream, {&type, &strides, from.data}, to);
 }
 
-// A contiguous operand broadcast to a shape and converted.
+// A contiguous operand or a number, broadcast to a shape and converted.
 class Spread {
  public:
   Spread(Stream& stream, const View& v, DType dtype, const Dims& shape) : data_(v.data) {
-    if (v.dtype() == dtype && v.numel() == numel(shape)) return;  // the same elements in the same order
-    const Type type{dtype, v.type->device, shape};
+    // As many elements are the same in the same order.
+    if (v.dtype() == dtype && v.numel() == numel(shape) && !is_number(v)) return;
+    const Type type{dtype, {}, shape};
     const Dims strides = contiguous_strides(shape);
     memory_.emplace(stream, size_t(numel(shape) * size_of(dtype)));
     data_ = memory_->data();
@@ -66,13 +72,13 @@ class Spread {
   std::optional<Scratch> memory_;
 };
 
-// A contiguous operand, or its elements converted to another dtype.
+// A contiguous operand, or the elements of one in another dtype, or a number in device memory.
 class Converted {
  public:
   Converted(Stream& stream, const View& v, DType dtype) : view_(v) {
-    if (!v || v.dtype() == dtype) return;
+    if (!v || (v.dtype() == dtype && !is_number(v))) return;
     copy_.emplace(stream, dtype, v);
-    convert_view(stream, v, copy_->view);
+    spread(stream, v, copy_->view);
     view_ = copy_->view;
   }
   const void* data() const { return view_.data; }

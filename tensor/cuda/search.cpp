@@ -14,16 +14,17 @@ namespace {
 void searchsorted(const KernelArgs& a) {
   const View &sequence = a.in[0], &values = a.in[1], &out = a.out[0];
   if (out.numel() == 0) return;
+  Stream& stream = stream_at(a.stream);
+  const Converted wanted(stream, values, values.dtype());  // for a number
   kernels::SearchArgs args = {};
   args.sequence = sequence.data;
-  args.values = values.data;
+  args.values = wanted.data();
   args.out = out.as<int64_t>();
   args.count = out.numel();
   args.n = sequence.size(sequence.rank() - 1);
   args.row = sequence.rank() > 1 ? values.size(values.rank() - 1) : 0;
   args.base = a.attr<int64_t>("index_base");
   args.right = a.attr<bool>("right");
-  Stream& stream = stream_at(a.stream);
   const std::string types = search_types(sequence.dtype(), values.dtype());
   launch(stream, family_kernel(stream, "search", types, "search"), args.count, &args);
 }
