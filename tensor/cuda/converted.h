@@ -42,8 +42,8 @@ class AtomicSums {
 // Whether an operand is a number, which is in host memory.
 inline bool is_number(const View& v) { return v && v.type->device.is_cpu(); }
 
-// to = a contiguous operand or a number, broadcast and converted. Leading dims of size 1 of the operand may be more than
-// `to` has.
+// to = a contiguous operand or a number, broadcast and converted. Leading dims of size 1 of the operand may be more
+// than `to` has.
 inline void spread(Stream& stream, const View& from, const View& to) {
   if (is_number(from)) return fill_view(stream, to, load_number(from.dtype(), from.data));
   Dims own = from.shape();

@@ -35,11 +35,13 @@ void scan(Stream& stream, const std::string& types, ScanArgs args) {
   // Threads of neighboring lines read neighboring elements where inner is large.
   if (args.n <= kShortLine || (lines >= kManyLines && args.inner >= 32))
     return launch(stream, kernel("scan_threads"), lines, &args);
+  unsigned threads = 32;
+  while (threads < kThreads && int64_t(threads) * kernels::kScanItems < args.n) threads *= 2;
   const int64_t most = std::max<int64_t>(4 * stream.gpu.multiprocessors / lines, 1);
   const int64_t parts = std::clamp<int64_t>(args.n / kPart, 1, most);
   args.length = (args.n + parts - 1) / parts;
   args.parts = (args.n + args.length - 1) / args.length;
-  if (args.parts == 1) return launch_blocks(stream, kernel("scan_parts"), lines, kThreads, &args);
+  if (args.parts == 1) return launch_blocks(stream, kernel("scan_parts"), lines, threads, &args);
   const Scratch states(stream, size_t(lines * args.parts * kernels::kScanStateBytes));
   args.states = states.data();
   launch_blocks(stream, kernel("scan_totals"), lines * args.parts, kThreads, &args);

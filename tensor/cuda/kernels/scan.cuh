@@ -5,7 +5,6 @@ namespace pg::kernels {
 enum ScanOp { kSum, kProd, kMax, kMin, kAffine };
 
 constexpr bool kFloating = std::is_floating_point_v<T> || sizeof(T) == 2;
-constexpr int kItems = 8;  // elements of a thread in a tile
 using Wide = std::conditional_t<kFloating, double, int64_t>;
 
 // What elements of a line come to.
@@ -76,8 +75,9 @@ __device__ inline State scan_part(const ScanArgs& a) {
   const int64_t line = blockIdx.x / a.parts, part = blockIdx.x % a.parts, begin = part * a.length;
   const int64_t end = begin + a.length < a.n ? begin + a.length : a.n;
   State carry = kStore && part > 0 ? static_cast<const State*>(a.states)[blockIdx.x - 1] : none();
-  for (int64_t tile = begin; tile < end; tile += int64_t(blockDim.x) * kItems) {
-    const int64_t first = tile + int64_t(threadIdx.x) * kItems, last = first + kItems < end ? first + kItems : end;
+  for (int64_t tile = begin; tile < end; tile += int64_t(blockDim.x) * kScanItems) {
+    const int64_t first = tile + int64_t(threadIdx.x) * kScanItems,
+                  last = first + kScanItems < end ? first + kScanItems : end;
     State own = none();
     for (int64_t k = first; k < last; ++k) own = join(own, state_of(a, line, k));
     scan_block(shared, own, join);

@@ -18,5 +18,6 @@ struct ScanArgs {
 };
 
 constexpr int64_t kScanStateBytes = 24;
+constexpr int kScanItems = 8;  // elements of a thread in a tile
 
 }  // namespace pg::kernels
