@@ -20,14 +20,8 @@ void bag_numbers(const KernelArgs& a) {
   args.base = a.attr<int64_t>("index_base");
   args.fault = stream.fault->get();
   const auto report = [&](std::string expected) {
-    Refusal r;
-    r.kind = Refusal::Kind::kText;
-    r.op = &a.op;
-    r.place = a.place;
+    Refusal r = refusal(a, "offsets", std::move(expected), "{value} at position {at}");
     r.name = "embedding_bag";
-    r.argument = "offsets";
-    r.expected = std::move(expected);
-    r.got = "{value} at position {at}";
     return report_number(r);
   };
   args.not_first = report(fmt::format("{} first", args.base));

@@ -15,14 +15,8 @@ using kernels::CtcArgs;
 
 void set_reports(const KernelArgs& a, CtcArgs& args) {
   const auto report = [&](const char* argument, std::string expected, const char* got) {
-    Refusal r;
-    r.kind = Refusal::Kind::kText;
-    r.op = &a.op;
-    r.place = a.place;
+    Refusal r = refusal(a, argument, std::move(expected), got);
     r.name = "ctc_loss";
-    r.argument = argument;
-    r.expected = std::move(expected);
-    r.got = got;
     return report_number(r);
   };
   const char* at = "{number} at position {at}";

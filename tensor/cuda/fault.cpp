@@ -76,6 +76,17 @@ void raise_if_set(Fault* fault) {
 
 }  // namespace
 
+Refusal refusal(const KernelArgs& a, std::string argument, std::string expected, std::string got) {
+  Refusal r;
+  r.kind = Refusal::Kind::kText;
+  r.op = &a.op;
+  r.place = a.place;
+  r.argument = std::move(argument);
+  r.expected = std::move(expected);
+  r.got = std::move(got);
+  return r;
+}
+
 int32_t report_number(const Refusal& refusal) {
   const std::lock_guard hold(refusals().lock);
   const auto [at, added] = refusals().numbers.try_emplace(key_of(refusal), int32_t(refusals().all.size()) + 1);

@@ -36,18 +36,12 @@ class Mask {
   }
   // Refuses `given` rows or elements of an input unless the mask selects as many.
   void check(const char* argument, int64_t given, const char* what, bool at_least = false) {
-    Refusal r;
-    r.kind = Refusal::Kind::kText;
-    r.op = &a_.op;
-    r.place = a_.place;
-    r.argument = argument;
-    r.expected =
+    const std::string expected =
         fmt::format("{}{{value}} {}, one for each true element of the mask", at_least ? "at least " : "", what);
-    r.got = std::to_string(given);
     args.selected = given;
     args.at_least = at_least;
     args.fault = stream_.fault->get();
-    args.report = report_number(r);
+    args.report = report_number(refusal(a_, argument, expected, std::to_string(given)));
     run("mask_check", 1);
   }
 

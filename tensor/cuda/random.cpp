@@ -34,17 +34,6 @@ void randint(const KernelArgs& a) {
   run(a, "integers", args, a.out[0]);
 }
 
-Refusal refusal(const KernelArgs& a, std::string expected, std::string got) {
-  Refusal r;
-  r.kind = Refusal::Kind::kText;
-  r.op = &a.op;
-  r.place = a.place;
-  r.argument = "p";
-  r.expected = std::move(expected);
-  r.got = std::move(got);
-  return r;
-}
-
 void bernoulli(const KernelArgs& a) {
   RandomArgs args = {};
   if (a.has_attr("probability"))
@@ -52,7 +41,7 @@ void bernoulli(const KernelArgs& a) {
   else
     args.x = a.in[0].data;
   args.fault = stream_at(a.stream).fault->get();
-  args.report = report_number(refusal(a, "probabilities from 0 to 1", "{number} at element {at}"));
+  args.report = report_number(refusal(a, "p", "probabilities from 0 to 1", "{number} at element {at}"));
   run(a, "bernoulli", args, a.out[0]);
 }
 
@@ -76,10 +65,11 @@ void randperm(const KernelArgs& a) {
     launch(stream, family_kernel(stream, "random", random_types(DType::kFloat64), name), n, &args);
   };
   step("shuffle_start");
-  for (int64_t unfinished = 0; unfinished == args.round - 1 || args.round == 0;) {
+  int64_t unfinished = 0;
+  do {
     for (int i = 0; i < kRounds; ++i, ++args.round) step("shuffle_claim"), step("shuffle_swap");
     read_back(stream, &unfinished, args.unfinished, sizeof unfinished);
-  }
+  } while (unfinished == args.round - 1);
   convert_view(stream, numbers.view, out);
 }
 
@@ -99,9 +89,9 @@ void multinomial(const KernelArgs& a) {
   args.seed = int64_t(key.seed), args.tick = int64_t(key.tick);
   args.replacement = a.attr<bool>("replacement");
   args.fault = stream.fault->get();
-  args.bad_weight = report_number(refusal(a, "finite weights of at least 0", "{number} at element {at}"));
-  args.few_weights = report_number(
-      refusal(a, fmt::format("at least {} weights above 0 in a row", args.replacement ? 1 : args.draws), "{value}"));
+  args.bad_weight = report_number(refusal(a, "p", "finite weights of at least 0", "{number} at element {at}"));
+  args.few_weights = report_number(refusal(
+      a, "p", fmt::format("at least {} weights above 0 in a row", args.replacement ? 1 : args.draws), "{value}"));
   const auto kernel = [&](const char* name) {
     return family_kernel(stream, "random", random_types(DType::kFloat64), name);
   };

@@ -25,15 +25,8 @@ void run(const KernelArgs& a, const char* name, const View& whole, int time, int
   args.least = least;
   args.time_first = time == 0;
   if (a.op.attr_index("value") >= 0) args.value = a.attr<double>("value");
-  Refusal r;
-  r.kind = Refusal::Kind::kText;
-  r.op = &a.op;
-  r.input = 1;
-  r.place = a.place;
-  r.argument = "lengths";
-  r.expected = fmt::format("whole numbers from {} to {}", least, args.steps);
-  r.got = "{number} at position {at}";
-  args.report = report_number(r);
+  args.report = report_number(refusal(a, "lengths", fmt::format("whole numbers from {} to {}", least, args.steps),
+                                      "{number} at position {at}"));
   args.fault = stream.fault->get();
   const std::string types = sequence_types(out.dtype(), lengths ? lengths.dtype() : DType::kInt64);
   launch(stream, family_kernel(stream, "sequence", types, name), args.count, &args);

@@ -69,6 +69,8 @@ struct Refusal {
   // kText: with {value}, {number} (the value as the bits of a double) and {at} (the position from 1) replaced.
   std::string expected, got;
 };
+// A refusal of kind kText.
+Refusal refusal(const KernelArgs& a, std::string argument, std::string expected, std::string got);
 // Returns the number of the report, the same for an equal refusal.
 int32_t report_number(const Refusal& refusal);
 

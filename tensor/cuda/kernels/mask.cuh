@@ -2,7 +2,9 @@
 namespace pg::kernels {
 
 // The number of the row that a true element of the mask selects, from 0.
-__device__ inline int64_t rank_of(const MaskArgs& a, int64_t r) { return int64_t(static_cast<const R*>(a.ranks)[r]) - 1; }
+__device__ inline int64_t rank_of(const MaskArgs& a, int64_t r) {
+  return int64_t(static_cast<const R*>(a.ranks)[r]) - 1;
+}
 
 // Calls f(element, its row, its column) for the elements of rows that the mask selects.
 template <class F>

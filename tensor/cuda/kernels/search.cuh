@@ -1,8 +1,9 @@
 // Searches in sorted sequences. S: the dtype of the sequences; V: of the values.
 namespace pg::kernels {
 
-constexpr bool kFloating = std::is_floating_point_v<decltype(widen(S()))> || std::is_floating_point_v<decltype(widen(V()))>;
-using C = std::conditional_t<kFloating, double, int64_t>;
+template <class T>
+constexpr bool kFloating = std::is_floating_point_v<decltype(widen(T()))>;
+using C = std::conditional_t<kFloating<S> || kFloating<V>, double, int64_t>;
 
 PERIGEE_KERNEL(search, SearchArgs) {
   for (int64_t i = thread_index(); i < a.count; i += thread_count()) {

@@ -35,7 +35,8 @@ __device__ inline bool less(const SortArgs& a, uint64_t p, uint64_t q) {
     const T* x = static_cast<const T*>(a.x);
     for (int64_t o = 0; o < a.outer; ++o)
       for (int64_t i = 0; i < a.inner; ++i) {
-        const auto k = key_of(x[(o * a.n + int64_t(p)) * a.inner + i]), m = key_of(x[(o * a.n + int64_t(q)) * a.inner + i]);
+        const auto k = key_of(x[(o * a.n + int64_t(p)) * a.inner + i]);
+        const auto m = key_of(x[(o * a.n + int64_t(q)) * a.inner + i]);
         if (k != m) return k < m;
       }
   }
