@@ -164,7 +164,7 @@ PERIGEE_BLOCK_KERNEL(ctc_paths, CtcArgs) {
   static_cast<T*>(a.out)[s.number] = a.zero_infinity && rounded == std::numeric_limits<T>::infinity() ? T(0) : rounded;
 }
 
-// Sets the elements of the first `steps` steps.
+// Sets the elements of the first `steps` steps. An element always belongs to the same thread.
 template <class F>
 __device__ inline void set_steps(const CtcArgs& a, const Sample& s, int64_t steps, F f) {
   for (int64_t k = threadIdx.x; k < steps * a.classes; k += blockDim.x) {
@@ -206,7 +206,6 @@ __device__ inline void run_backward(const CtcArgs& a, const Sample& s, const Jet
 PERIGEE_BLOCK_KERNEL(ctc_slope, CtcArgs) {
   const Sample s = checked_sample(a);
   set_steps(a, s, a.steps, [](int64_t) { return T(0); });
-  __syncthreads();
   const bool never = s.steps < s.labels;
   if (!s.good || s.steps == 0 || (never && a.zero_infinity)) return;
   if (!never) run_forward(a, s);
@@ -218,7 +217,6 @@ PERIGEE_BLOCK_KERNEL(ctc_slope, CtcArgs) {
   set_steps(a, s, s.steps, [&](int64_t i) {
     return fails ? std::numeric_limits<T>::quiet_NaN() : T(emission(a, i).derivative());
   });
-  __syncthreads();
   if (!fails) run_backward(a, s, inverse(total));
 }
 
