@@ -79,6 +79,23 @@ std::vector<char> compile(int arch, std::string_view source) {
   return binary;
 }
 
+size_t HashOfKernelKey::operator()(const KernelKey& k) const {
+  uint64_t hash = k.dtypes;
+  for (const char* text : {k.family, k.name, k.words[0], k.words[1]})
+    hash = (hash ^ reinterpret_cast<uintptr_t>(text)) * 0x9e3779b97f4a7c15u;
+  return hash >> 16;
+}
+
+CUfunction Modules::kernel(const KernelKey& key, FunctionRef<CUfunction()> make) {
+  {
+    const std::lock_guard hold(lock_);
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  }
+  const CUfunction made = make();
+  const std::lock_guard hold(lock_);
+  return known_[key] = made;
+}
+
 CUfunction Modules::kernel(const std::string& key, const char* name, const std::function<std::string()>& source) {
   const std::lock_guard hold(lock_);
   CUfunction& function = kernels_[key + '/' + name];

@@ -1,6 +1,7 @@
 // Kernels from source: NVRTC compiles a module at its first use; the result is kept in memory, and on disk for other
 // processes.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "tensor/cuda/gpu.h"
+#include "tensor/function_ref.h"
 
 namespace pg::cuda {
 
@@ -20,18 +22,32 @@ std::vector<char> compile(int arch, std::string_view source);
 std::vector<char> read_cached(const std::string& key);  // empty: absent
 void write_cached(const std::string& key, const std::vector<char>& data);
 
+// What tells a kernel of a family from the others. Texts are compared by address.
+struct KernelKey {
+  const char *family, *name;
+  const char* words[2] = {};
+  uint64_t dtypes = 0;
+  bool operator==(const KernelKey&) const = default;
+};
+struct HashOfKernelKey {
+  size_t operator()(const KernelKey& k) const;
+};
+
 // The modules of one device.
 class Modules {
  public:
   explicit Modules(Gpu& gpu) : gpu_(gpu) {}
   // Returns the kernel `name` of a module. `key` names the module; `source` is called if it is new.
   CUfunction kernel(const std::string& key, const char* name, const std::function<std::string()>& source);
+  // Returns the kernel of a key; `make` finds it at the first call.
+  CUfunction kernel(const KernelKey& key, FunctionRef<CUfunction()> make);
 
  private:
   Gpu& gpu_;
   std::mutex lock_;
   std::unordered_map<std::string, CUmodule> modules_;
   std::unordered_map<std::string, CUfunction> kernels_;  // by key and name
+  std::unordered_map<KernelKey, CUfunction, HashOfKernelKey> known_;
 };
 
 }  // namespace pg::cuda

@@ -15,6 +15,11 @@ using Each = void (*)(void* user, const char* name, const char* source);
 constexpr DType kAll[] = {DType::kBool,    DType::kUInt8,    DType::kInt8,    DType::kInt32,  DType::kInt64,
                           DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
 
+// What a fused body adds to the declarations of a reduction.
+constexpr const char* kFusedElement =
+    "#define kFusedWords 2\n"
+    "__device__ inline T element(const Words<2>& a, int64_t at) { return load<T>(a.word[1], at); }\n";
+
 void give(std::string_view family, const std::string& types, Each each, void* user) {
   std::string name = std::string(family) + ": " + types;
   for (char& c : name) c = c == '\n' ? ' ' : c;
@@ -97,6 +102,7 @@ extern "C" void perigee_cuda_corpus(bool all, pg::cuda::Each each, void* user) {
         for (const DType out : {t, DType::kFloat64})
           if (all || (out == t && finish == std::string("kPlain")))
             give("reduce", reduce_types(t, out, op, finish), each, user);
+    give("reduce", reduce_types(t, t, "kSum", "kPlain") + kFusedElement, each, user);
     give("product", element, each, user);
     give("join", join_types(size_of(t)), each, user);
     give("random", random_types(t), each, user);

@@ -22,9 +22,6 @@ std::span<const std::string_view> family_names();
 KernelRow pointwise_row(const OpDef& op);          // fn is null for an op without a formula
 const OpDef* pointwise_op(std::string_view name);  // after pointwise_row of all ops
 std::shared_ptr<const TileKernel> compile_body(int index, const TileBody& body);
-// Runs a body at once. Bit k of `numbers`: input k is a number in host memory.
-void run_body(Stream& stream, const TileBody& body, std::span<const View> in, std::span<const View> out,
-              uint64_t numbers = 0, const char* place = nullptr);
 // out = op(in…) with broadcasting, for an op of floats or numbers; computed in the dtype of `out`.
 void run_pointwise(std::string_view op, Stream& stream, std::span<const View> in, const View& out);
 // to = from, converted; both with any strides.

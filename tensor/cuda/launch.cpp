@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tensor/cuda/capture.h"
-#include "tensor/cuda/compiler.h"
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/memory.h"
 #include "tensor/error.h"
@@ -55,6 +54,10 @@ void read_back(Stream& stream, void* to_host, const void* from, size_t bytes) {
   if (stream.capture) throw Error("cuda: a program on the device cannot read values");
   driver().cuMemcpyDtoHAsync(to_host, reinterpret_cast<CUdeviceptr>(from), bytes, stream.handle);
   stream.wait();
+}
+
+CUfunction family_kernel(Stream& stream, const KernelKey& key, FunctionRef<std::string()> types) {
+  return stream.gpu.modules->kernel(key, [&] { return family_kernel(stream, key.family, types(), key.name); });
 }
 
 Scratch::Scratch(Stream& stream, size_t bytes)

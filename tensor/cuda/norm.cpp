@@ -19,7 +19,8 @@ constexpr int64_t kPart = 4096;  // elements of a part of a channel
 DType stat_type(const View& x) { return x.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32; }
 
 CUfunction kernel(Stream& stream, const NormTypes& t, const char* name) {
-  return family_kernel(stream, "norm", norm_types(t), name);
+  return family_kernel(stream, {"norm", name, {t.wide ? "wide" : ""}, dtypes_code({t.x, t.dy, t.out, t.mean, t.var})},
+                       [&] { return norm_types(t); });
 }
 
 // --- Rows ---

@@ -44,22 +44,23 @@ void update(const KernelArgs& a) {
   const size_t count = (a.in.size() - 1) / (2 + states);
   Stream& stream = stream_at(a.stream);
   UpdateArgs args = args_of(a, rule);
-  const auto types_of = [&](size_t i) {
-    const DType state = states ? a.in[2 * count + i].dtype() : a.in[i].dtype();
-    return fmt::format("using T = {};\nusing G = {};\nusing M = {};\n#define kRule {}\n", type_text(a.in[i].dtype()),
-                       type_text(a.in[count + i].dtype()), type_text(state), kRuleNames[int(rule)]);
-  };
-  const auto flush = [&](const std::string& types) {
+  const auto dtype = [&](size_t i, size_t k) { return a.in[k * count + i].dtype(); };
+  const auto code_of = [&](size_t i) { return dtypes_code({dtype(i, 0), dtype(i, 1), dtype(i, states ? 2 : 0)}); };
+  // Updates the parameters in `args`, of which i is one.
+  const auto flush = [&](size_t i) {
     int64_t most = 0;
     for (int k = 0; k < args.params; ++k) most = std::max(most, args.param[k].count);
-    if (most > 0) launch(stream, family_kernel(stream, "optim", types, "update"), most, &args);
+    const auto types = [&] {
+      return fmt::format("using T = {};\nusing G = {};\nusing M = {};\n#define kRule {}\n", type_text(dtype(i, 0)),
+                         type_text(dtype(i, 1)), type_text(dtype(i, states ? 2 : 0)), kRuleNames[int(rule)]);
+    };
+    const KernelKey key{"optim", "update", {kRuleNames[int(rule)]}, code_of(i)};
+    if (most > 0) launch(stream, family_kernel(stream, key, types), most, &args);
     args.params = 0;
   };
-  std::string types;
   for (size_t i = 0; i < count; ++i) {
-    std::string next = types_of(i);
-    if (args.params == kernels::kMostParams || (args.params > 0 && next != types)) flush(types);
-    types = std::move(next);
+    const bool full = args.params == kernels::kMostParams;
+    if (i > 0 && (full || code_of(i) != code_of(i - 1))) flush(i - 1);
     UpdateParam& p = args.param[args.params++];
     p = {};
     for (size_t k = 0; k < 2 + states; ++k) p.in[k] = a.in[k * count + i].data;
@@ -71,7 +72,7 @@ void update(const KernelArgs& a) {
     p.wd = nth(a.attr<Floats>("wd"), i);
     if (rule >= Rule::kAdam) p.t = nth(a.attr<Ints>("t"), i);
   }
-  if (args.params > 0) flush(types);
+  if (args.params > 0) flush(count - 1);
 }
 
 }  // namespace

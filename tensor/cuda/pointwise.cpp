@@ -1,11 +1,11 @@
 // Pointwise ops and fused bodies. An eager op is a body of one op.
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <unordered_map>
 
-#include "tensor/cuda/compiler.h"
+#include "tensor/cuda/body.h"
 #include "tensor/cuda/kernels.h"
-#include "tensor/cuda/launch.h"
-#include "tensor/kernels/cuda_source.h"
 #include "tensor/op.h"
 
 namespace pg::cuda {
@@ -15,51 +15,43 @@ using Kind = TileValue::Kind;
 
 bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 
-// What the source of a body depends on besides the form of a call.
-std::string key_of(const TileBody& body) {
-  std::string key = "body";
-  for (const TileValue& v : body.values) {
-    key += char('0' + int(v.kind));
-    key += char('a' + int(v.dtype));
-    key += char('a' + int(v.rounded));
-    if (v.kind == Kind::kInput) key += std::to_string(v.index);
-    if (v.kind == Kind::kOp) key += v.op->name, key += char('a' + int(v.compute));
-    for (int k = 0; k < v.count; ++k) key += ',' + std::to_string(v.operands[k]);
-  }
-  for (const TileOutput& o : body.outputs)
-    key += '>' + std::to_string(o.value) + char('a' + int(o.dtype)) + (o.single ? "1" : "");
-  return key + ':';
-}
-
-void set_fault(Stream& stream, const TileBody& body, std::span<const View> in, const char* place, CudaCall& call) {
-  for (const TileValue& v : body.values) {
-    if (v.kind != Kind::kOp || !v.op->has(kRefuses) || !is_integer(v.compute)) continue;
-    Refusal r;
-    r.op = v.op;
-    r.input = 1;
-    r.place = place;
-    r.argument = v.op->inputs[1].name;
-    r.kind = std::string_view(v.op->name) == "pow" ? Refusal::Kind::kExponent : Refusal::Kind::kDivisor;
-    if (in.size() > 1) r.shape = in[1].shape();
-    call.set_fault(int64_t(reinterpret_cast<intptr_t>(stream.fault->get())), report_number(r));
-    return;
-  }
-}
-
 class Fused final : public TileKernel {
  public:
   explicit Fused(TileBody body) : body_(std::move(body)) {}
   void run(std::span<const View> in, std::span<const View> out, void* stream) const override {
-    run_body(stream_at(stream), body_, in, out);
+    body_.run(stream_at(stream), body_.tiles().space, {in, out});
   }
 
  private:
-  const TileBody body_;
+  const Body body_;
 };
 
 std::map<std::string_view, const OpDef*>& known_ops() {
   static auto* all = new std::map<std::string_view, const OpDef*>;
   return *all;
+}
+
+// What the body of an eager call depends on: its op (null for a conversion or a constant) and the dtypes of its
+// operands.
+struct CallKey {
+  const OpDef* op;
+  uint64_t dtypes;
+  bool operator==(const CallKey&) const = default;
+};
+struct HashOfKey {
+  size_t operator()(const CallKey& k) const {
+    return (reinterpret_cast<uintptr_t>(k.op) ^ k.dtypes * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu >> 16;
+  }
+};
+
+// Returns the body of the key, which lives as long as the process.
+const Body& known_body(const CallKey& key, FunctionRef<TileBody()> make) {
+  static std::mutex lock;
+  static auto& all = *new std::unordered_map<CallKey, std::unique_ptr<const Body>, HashOfKey>;
+  const std::lock_guard hold(lock);
+  std::unique_ptr<const Body>& body = all[key];
+  if (!body) body = std::make_unique<const Body>(make());
+  return *body;
 }
 
 bool is_condition(const OpDef& op, size_t i) { return op.inputs[i].dtypes == kBoolOnly; }
@@ -96,22 +88,21 @@ void params_of(const OpDef& op, const Attrs& attrs, double* params) {
   }
 }
 
-TileBody body_of(const OpDef& op, const Attrs& attrs, std::span<const View> in, const View& out) {
+// The body of an op for operands of these dtypes. Its numbers are the parameters of the op.
+TileBody body_of(const OpDef& op, std::span<const View> in, DType out) {
   TileBody body;
-  body.space = out.shape();
   TileValue value;
   value.kind = Kind::kOp;
   value.op = &op;
-  const DType compute = compute_dtype(op, in, out.dtype());
+  const DType compute = compute_dtype(op, in, out);
   value.compute = is_half(compute) ? DType::kFloat32 : compute;
   value.dtype = value.rounded = op.result == Result::kBool ? DType::kBool : value.compute;
   value.count = int8_t(in.size());
-  params_of(op, attrs, value.params);
   for (size_t k = 0; k < in.size(); ++k) {
     TileValue v;
     v.index = int32_t(k);
     v.dtype = v.rounded = in[k].dtype();
-    body.inputs.push_back({v.dtype, in[k].shape()});
+    body.inputs.push_back({v.dtype, {}});
     value.operands[k] = append(body, v);
     const DType wanted = is_condition(op, k) ? DType::kBool : value.compute;
     if (v.dtype == wanted) continue;
@@ -121,27 +112,36 @@ TileBody body_of(const OpDef& op, const Attrs& attrs, std::span<const View> in, 
     v.operands[0] = value.operands[k];
     value.operands[k] = append(body, v);
   }
-  body.outputs.push_back({append(body, value), out.dtype(), false});
+  body.outputs.push_back({append(body, value), out, false});
   return body;
 }
 
-void run_op(const KernelArgs& a, const OpDef& op, std::span<const View> in, const Attrs& attrs) {
-  if (a.out[0].numel() == 0) return;
-  uint64_t numbers = 0;
-  for (size_t k = 0; k < in.size(); ++k) numbers |= uint64_t(in[k].type->device.is_cpu()) << k;
-  run_body(stream_at(a.stream), body_of(op, attrs, in, a.out[0]), in, a.out, numbers, a.place);
+void run_op(Stream& stream, const OpDef& op, std::span<const View> in, const Attrs& attrs, const View& out,
+            const char* place) {
+  if (out.numel() == 0) return;
+  Body::Call call{in, {&out, 1}};
+  CallKey key{&op, uint64_t(out.dtype())};
+  for (size_t k = 0; k < in.size(); ++k) {
+    call.host |= uint64_t(in[k].type->device.is_cpu()) << k;
+    key.dtypes = key.dtypes << 4 | uint64_t(in[k].dtype());
+  }
+  double params[kMaxTileParams] = {};
+  params_of(op, attrs, params);
+  call.numbers = params;
+  call.place = place;
+  known_body(key, [&] { return body_of(op, in, out.dtype()); }).run(stream, out.shape(), call);
 }
 
 void pointwise(const KernelArgs& a) {
-  if (a.in.size() < 3 || (a.in[1] && a.in[2])) return run_op(a, a.op, a.in, a.attrs);
+  Stream& stream = stream_at(a.stream);
+  if (a.in.size() < 3 || (a.in[1] && a.in[2])) return run_op(stream, a.op, a.in, a.attrs, a.out[0], a.place);
   const bool lower = bool(a.in[1]), upper = bool(a.in[2]);  // without both, x bounds itself
   const View in[] = {a.in[0], a.in[lower ? 1 : upper ? 2 : 0]};
-  run_op(a, *pointwise_op(lower ? "maximum" : "minimum"), in, Attrs());
+  run_op(stream, *pointwise_op(lower ? "maximum" : "minimum"), in, Attrs(), a.out[0], a.place);
 }
 
-TileBody one_value(const Dims& space, const TileValue& value, DType to) {
+TileBody one_value(const TileValue& value, DType to) {
   TileBody body;
-  body.space = space;
   int32_t last = append(body, value);
   if (value.dtype != to) {
     TileValue converted;
@@ -155,43 +155,42 @@ TileBody one_value(const Dims& space, const TileValue& value, DType to) {
   return body;
 }
 
+constexpr uint64_t kConstants = 16;  // in keys without an op; a conversion has its dtypes there
+
 }  // namespace
 
-void run_body(Stream& stream, const TileBody& body, std::span<const View> in, std::span<const View> out,
-              uint64_t numbers, const char* place) {
-  CudaCall call(body, in, out, numbers);
-  if (call.elements() == 0) return;
-  const CUfunction kernel =
-      stream.gpu.modules->kernel(key_of(body) + call.form(), "fused", [&] { return call.source("fused"); });
-  if (cuda_refuses(body)) set_fault(stream, body, in, place, call);
-  launch(stream, kernel, call.elements(), call.words().data());
-}
-
 void run_pointwise(std::string_view op, Stream& stream, std::span<const View> in, const View& out) {
-  uint64_t numbers = 0;
-  for (size_t k = 0; k < in.size(); ++k) numbers |= uint64_t(in[k].type->device.is_cpu()) << k;
-  run_body(stream, body_of(*pointwise_op(op), Attrs(), in, out), in, {&out, 1}, numbers);
+  run_op(stream, *pointwise_op(op), in, Attrs(), out, nullptr);
 }
 
 void convert_view(Stream& stream, const View& from, const View& to) {
-  TileValue value;
-  value.kind = Kind::kInput;
-  value.dtype = value.rounded = from.dtype();
-  TileBody body = one_value(to.shape(), value, to.dtype());
-  body.inputs.push_back({from.dtype(), from.shape()});
-  run_body(stream, body, {&from, 1}, {&to, 1});
+  const CallKey key{nullptr, uint64_t(from.dtype()) << 8 | uint64_t(to.dtype())};
+  const auto make = [&] {
+    TileValue value;
+    value.kind = Kind::kInput;
+    value.dtype = value.rounded = from.dtype();
+    TileBody body = one_value(value, to.dtype());
+    body.inputs.push_back({from.dtype(), {}});
+    return body;
+  };
+  known_body(key, make).run(stream, to.shape(), {{&from, 1}, {&to, 1}});
 }
 
 void fill_view(Stream& stream, const View& to, double number) {
-  TileValue value;
-  value.kind = Kind::kConstant;
-  value.dtype = value.rounded = to.dtype();
-  value.number = number;
-  run_body(stream, one_value(to.shape(), value, to.dtype()), {}, {&to, 1});
+  const auto make = [&] {
+    TileValue value;
+    value.kind = Kind::kConstant;
+    value.dtype = value.rounded = to.dtype();
+    return one_value(value, to.dtype());
+  };
+  Body::Call call{{}, {&to, 1}};
+  call.numbers = &number;
+  known_body({nullptr, kConstants + uint64_t(to.dtype())}, make).run(stream, to.shape(), call);
 }
 
 std::shared_ptr<const TileKernel> compile_body(int, const TileBody& body) {
-  if (!cuda_expresses(body) || cuda_refuses(body)) return nullptr;
+  const CudaBody seen(body);
+  if (!seen.fits(body.space.size()) || seen.refuses) return nullptr;
   return std::make_shared<Fused>(body);
 }
 

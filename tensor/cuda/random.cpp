@@ -21,7 +21,9 @@ void run(const KernelArgs& a, const char* name, RandomArgs args, const View& out
   args.tick = int64_t(key.tick);
   if (args.count == 0) return;
   Stream& stream = stream_at(a.stream);
-  launch(stream, family_kernel(stream, "random", random_types(out.dtype()), name), args.count / 4 + 1, &args);
+  const auto types = [&] { return random_types(out.dtype()); };
+  launch(stream, family_kernel(stream, {"random", name, {}, dtypes_code({out.dtype()})}, types), args.count / 4 + 1,
+         &args);
 }
 
 void rand(const KernelArgs& a) { run(a, "uniform", {}, a.out[0]); }

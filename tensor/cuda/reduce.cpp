@@ -4,9 +4,9 @@
 
 #include "tensor/arguments.h"
 #include "tensor/cuda/kernels.h"
-#include "tensor/cuda/kernels/arguments.cuh"
-#include "tensor/cuda/launch.h"
 #include "tensor/cuda/layout.h"
+#include "tensor/cuda/reduction.h"
+#include "tensor/error.h"
 #include "tensor/op.h"
 
 namespace pg::cuda {
@@ -18,10 +18,19 @@ constexpr int64_t kShortRow = 64;       // elements of a total that one thread a
 constexpr int64_t kManyOutputs = 4096;  // totals that keep the device busy with one thread each
 constexpr int64_t kPart = 16 << 10;     // elements of a part, when there are few totals
 
-struct Reduction {
-  const char *op, *finish = "kPlain";
-  double factor = 1;
-};
+// The reductions of tensor/tile.h's tile_reduces. The factor of kScale is that of a mean, that of kAll the count.
+constexpr struct Row {
+  const char *name, *op, *finish = "kPlain";
+} kRows[] = {{"sum", "kSum"},
+             {"mean", "kSum", "kScale"},
+             {"sum_squares", "kSumSquares"},
+             {"prod", "kProd"},
+             {"amax", "kMax"},
+             {"amin", "kMin"},
+             {"sum_to", "kSum"},
+             {"any", "kCount", "kAny"},
+             {"all", "kCount", "kAll"},
+             {"count_nonzero", "kCount"}};
 
 // Appends the dims of `in` that are (not) in the mask, with adjacent ones joined where their strides allow.
 int32_t add_dims(const View& in, uint32_t mask, bool reduced, kernels::Dim* dims) {
@@ -48,20 +57,15 @@ ReduceArgs args_of(const View& in, uint32_t mask) {
   return args;
 }
 
-std::string types_of(DType from, DType to, const Reduction& r) { return reduce_types(from, to, r.op, r.finish); }
+CUfunction kernel_of(Stream& stream, DType from, DType to, const Reduction& r, const char* name) {
+  return family_kernel(stream, {"reduce", name, {r.op, r.finish}, dtypes_code({from, to})},
+                       [&] { return reduce_types(from, to, r.op, r.finish); });
+}
 
 unsigned threads_for(int64_t count) {
   unsigned threads = 32;
   while (threads < kThreads && int64_t(threads) < count) threads *= 2;
   return threads;
-}
-
-// The total of no element.
-double neutral(const Reduction& r) {
-  const std::string_view op = r.op, finish = r.finish;
-  if (finish == "kScale") return 0.0 * r.factor;
-  if (finish == "kAll") return 1;
-  return op == "kProd" ? 1 : 0;
 }
 
 void reduce(Stream& stream, const View& in, uint32_t mask, const View& out, const Reduction& r,
@@ -72,27 +76,13 @@ void reduce(Stream& stream, const View& in, uint32_t mask, const View& out, cons
   args.to = out.data;
   args.factor = r.factor;
   args.centers = static_cast<const double*>(centers);
-  const std::string types = types_of(in.dtype(), out.dtype(), r);
-  const auto kernel = [&](const char* name) { return family_kernel(stream, "reduce", types, name); };
-  if (args.count <= kShortRow || args.outputs >= kManyOutputs)
-    return launch(stream, kernel("reduce_threads"), args.outputs, &args);
-  const int64_t most = std::max<int64_t>(4 * stream.gpu.multiprocessors / args.outputs, 1);
-  args.parts = std::clamp<int64_t>(args.count / kPart, 1, most);
-  // The last part may not be empty.
-  args.parts =
-      (args.count + (args.count + args.parts - 1) / args.parts - 1) / ((args.count + args.parts - 1) / args.parts);
-  if (args.parts == 1)
-    return launch_blocks(stream, kernel("reduce_blocks"), args.outputs, threads_for(args.count), &args);
-  const Scratch partial(stream, size_t(args.outputs * args.parts) * 8);
-  args.to = partial.data();
-  launch_blocks(stream, kernel("reduce_blocks"), args.outputs * args.parts, kThreads, &args);
-  args.from = partial.data();
-  args.to = out.data;
-  launch(stream, kernel("reduce_parts"), args.outputs, &args);
+  launch_reduction(stream, args, [&](const char* name) { return kernel_of(stream, in.dtype(), out.dtype(), r, name); });
 }
 
-#define ROW(...) \
-  [](const KernelArgs& a) { reduce(stream_at(a.stream), a.in[0], dim_mask(a), a.out[0], Reduction{__VA_ARGS__}); }
+void plain(const KernelArgs& a) {
+  const uint32_t mask = dim_mask(a);
+  reduce(stream_at(a.stream), a.in[0], mask, a.out[0], reduction_of(a.op.name, masked_numel(a.in[0], mask)));
+}
 
 // The mean squared distance from the mean.
 void var(const KernelArgs& a) {
@@ -121,8 +111,6 @@ void logsumexp(const KernelArgs& a) {
   reduce(stream, in, mask, {&type, out.strides, tops.data()}, Reduction{"kMax"});
   reduce(stream, in, mask, out, Reduction{"kExp", "kLog"}, tops.data());
 }
-
-double count_of(const KernelArgs& a) { return double(masked_numel(a.in[0], dim_mask(a))); }
 
 void sum_to(const KernelArgs& a) {
   const View &in = a.in[0], &out = a.out[0];
@@ -154,11 +142,10 @@ void extremes(const KernelArgs& a, const char* op, const View* values, const Vie
   args.indices = indices.data;
   args.base = a.attr<int64_t>("index_base");
   Stream& stream = stream_at(a.stream);
-  const std::string types = types_of(in.dtype(), in.dtype(), Reduction{op});
+  const auto kernel = [&](const char* name) { return kernel_of(stream, in.dtype(), in.dtype(), {op}, name); };
   if (args.count <= kShortRow || args.outputs >= kManyOutputs)
-    return launch(stream, family_kernel(stream, "reduce", types, "extreme_threads"), args.outputs, &args);
-  launch_blocks(stream, family_kernel(stream, "reduce", types, "extreme_blocks"), args.outputs, threads_for(args.count),
-                &args);
+    return launch(stream, kernel("extreme_threads"), args.outputs, &args);
+  launch_blocks(stream, kernel("extreme_blocks"), args.outputs, threads_for(args.count), &args);
 }
 
 template <bool kMax>
@@ -167,12 +154,47 @@ void arg_extreme(const KernelArgs& a) {
 }
 template <bool kMax>
 void extreme(const KernelArgs& a) {
-  const char* op = kMax ? "kMax" : "kMin";
-  if (a.out.size() == 2) return extremes(a, op, &a.out[0], a.out[1]);
-  reduce(stream_at(a.stream), a.in[0], dim_mask(a), a.out[0], Reduction{op});
+  if (a.out.size() == 2) return extremes(a, kMax ? "kMax" : "kMin", &a.out[0], a.out[1]);
+  reduce(stream_at(a.stream), a.in[0], dim_mask(a), a.out[0], {kMax ? "kMax" : "kMin"});
 }
 
 }  // namespace
+
+Reduction reduction_of(std::string_view op, int64_t count) {
+  for (const Row& row : kRows) {
+    if (op != row.name) continue;
+    const std::string_view finish = row.finish;
+    return {row.op, row.finish, finish == "kScale" ? 1 / double(count) : finish == "kAll" ? double(count) : 1.0};
+  }
+  throw Error(fmt::format("cuda: {} is no reduction of a body", op));
+}
+
+double neutral(const Reduction& r) {
+  const std::string_view op = r.op, finish = r.finish;
+  if (finish == "kScale") return 0.0 * r.factor;
+  if (finish == "kAll") return 1;
+  return op == "kProd" ? 1 : 0;
+}
+
+void launch_reduction(Stream& stream, kernels::ReduceArgs& args, FunctionRef<CUfunction(const char* name)> kernel) {
+  args.parts = 1;
+  if (args.count <= kShortRow || args.outputs >= kManyOutputs)
+    return launch(stream, kernel("reduce_threads"), args.outputs, &args);
+  const int64_t most = std::max<int64_t>(4 * stream.gpu.multiprocessors / args.outputs, 1);
+  args.parts = std::clamp<int64_t>(args.count / kPart, 1, most);
+  // The last part may not be empty.
+  args.parts =
+      (args.count + (args.count + args.parts - 1) / args.parts - 1) / ((args.count + args.parts - 1) / args.parts);
+  if (args.parts == 1)
+    return launch_blocks(stream, kernel("reduce_blocks"), args.outputs, threads_for(args.count), &args);
+  const Scratch partial(stream, size_t(args.outputs * args.parts) * 8);
+  void* const to = args.to;
+  args.to = partial.data();
+  launch_blocks(stream, kernel("reduce_blocks"), args.outputs * args.parts, kThreads, &args);
+  args.from = partial.data();
+  args.to = to;
+  launch(stream, kernel("reduce_parts"), args.outputs, &args);
+}
 
 std::string reduce_types(DType from, DType to, const char* op, const char* finish) {
   return fmt::format("using T = {};\nusing Out = {};\n#define kOp {}\n#define kFinish {}\n", type_text(from),
@@ -180,22 +202,15 @@ std::string reduce_types(DType from, DType to, const char* op, const char* finis
 }
 
 std::vector<KernelRow> reduce_rows() {
-  return {{"sum", ROW("kSum"), kStridedInputs},
-          {"mean", ROW("kSum", "kScale", 1 / count_of(a)), kStridedInputs},
-          {"sum_squares", ROW("kSumSquares"), kStridedInputs},
-          {"var", var, kStridedInputs},
-          {"logsumexp", logsumexp, kStridedInputs},
-          {"prod", ROW("kProd"), kStridedInputs},
-          {"amax", ROW("kMax"), kStridedInputs},
-          {"amin", ROW("kMin"), kStridedInputs},
-          {"count_nonzero", ROW("kCount"), kStridedInputs},
-          {"any", ROW("kCount", "kAny"), kStridedInputs},
-          {"all", ROW("kCount", "kAll", count_of(a)), kStridedInputs},
-          {"sum_to", sum_to, kStridedInputs},
-          {"max", extreme<true>, kStridedInputs},
-          {"min", extreme<false>, kStridedInputs},
-          {"argmax", arg_extreme<true>, kStridedInputs},
-          {"argmin", arg_extreme<false>, kStridedInputs}};
+  std::vector<KernelRow> rows = {{"var", var, kStridedInputs},
+                                 {"logsumexp", logsumexp, kStridedInputs},
+                                 {"max", extreme<true>, kStridedInputs},
+                                 {"min", extreme<false>, kStridedInputs},
+                                 {"argmax", arg_extreme<true>, kStridedInputs},
+                                 {"argmin", arg_extreme<false>, kStridedInputs}};
+  for (const Row& row : kRows) rows.push_back({row.name, plain, kStridedInputs});
+  rows.push_back({"sum_to", sum_to, kStridedInputs});  // has no dims
+  return rows;
 }
 
 }  // namespace pg::cuda

@@ -18,12 +18,15 @@ void softmax(const KernelArgs& a) {
   for (int k = 0; k < x.rank(); ++k)
     if (k != d) (k < d ? args.outer : args.inner) *= x.size(k);
   Stream& stream = stream_at(a.stream);
-  const std::string types = fmt::format("using T = {};\nconstexpr bool kLog = {};\n", type_text(x.dtype()), kLog);
+  const auto kernel = [&](const char* name) {
+    return family_kernel(stream, {"softmax", name, {kLog ? "log" : ""}, dtypes_code({x.dtype()})}, [&] {
+      return fmt::format("using T = {};\nconstexpr bool kLog = {};\n", type_text(x.dtype()), kLog);
+    });
+  };
   const int64_t lines = args.outer * args.inner;
-  if (args.n <= kShortLine || args.inner >= 32)
-    return launch(stream, family_kernel(stream, "softmax", types, "softmax_threads"), lines, &args);
+  if (args.n <= kShortLine || args.inner >= 32) return launch(stream, kernel("softmax_threads"), lines, &args);
   const unsigned threads = args.n < kThreads ? 64 : kThreads;
-  launch_blocks(stream, family_kernel(stream, "softmax", types, "softmax_blocks"), lines, threads, &args);
+  launch_blocks(stream, kernel("softmax_blocks"), lines, threads, &args);
 }
 
 }  // namespace

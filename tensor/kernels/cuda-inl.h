@@ -25,6 +25,7 @@ __device__ inline float lgammaf_r(float x, int*) { return ::lgammaf(x); }
 #ifndef PERIGEE_KERNEL
 #define PERIGEE_KERNEL(name, ...) extern "C" __global__ void name(const __grid_constant__ __VA_ARGS__ a)
 #define PERIGEE_BLOCK_KERNEL(name, ...) PERIGEE_KERNEL(name, __VA_ARGS__)
+#define PERIGEE_UNROLL _Pragma("unroll")
 #endif
 
 namespace formulas {
@@ -79,6 +80,36 @@ __device__ inline T load(int64_t address, int64_t at) {
 template <class T>
 __device__ inline void store(int64_t address, int64_t at, T value) {
   reinterpret_cast<T*>(address)[at] = value;
+}
+
+// Elements that a thread takes at once, by one access to memory that is aligned to all of them.
+template <class T, int count>
+struct alignas(count * sizeof(T)) Pack {
+  using Element = T;
+  static constexpr int size = count;
+  T at[count];
+};
+// `left`: how many elements there are from `at` on. The elements after these are zeros.
+template <class P>
+__device__ inline P load_pack(int64_t address, int64_t at, int64_t left) {
+  const auto* from = reinterpret_cast<const typename P::Element*>(address) + at;
+  if (left >= P::size) return *reinterpret_cast<const P*>(from);
+  P pack = {};
+  PERIGEE_UNROLL
+  for (int j = 0; j < P::size; ++j)
+    if (j < left) pack.at[j] = from[j];
+  return pack;
+}
+template <class P>
+__device__ inline void store_pack(int64_t address, int64_t at, int64_t left, const P& pack) {
+  auto* to = reinterpret_cast<typename P::Element*>(address) + at;
+  if (left >= P::size) {
+    *reinterpret_cast<P*>(to) = pack;
+    return;
+  }
+  PERIGEE_UNROLL
+  for (int j = 0; j < P::size; ++j)
+    if (j < left) to[j] = pack.at[j];
 }
 
 }  // namespace formulas

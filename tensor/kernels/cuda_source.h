@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tensor/kernel.h"
+#include "tensor/small_vector.h"
 #include "tensor/tile.h"
 
 namespace pg {
@@ -18,38 +19,62 @@ namespace pg {
 // The formulas of all pointwise ops. Sources start with it.
 std::string_view cuda_formulas();
 
-// Whether bodies like this one have a kernel: it has no reduction, and its argument has few enough words.
-bool cuda_expresses(const TileBody& body);
-// Whether an op of the body refuses some integers.
-bool cuda_refuses(const TileBody& body);
+// A body and what its calls share. Its space and the shapes of its inputs are not read: each call has its own.
+struct CudaBody {
+  explicit CudaBody(TileBody body);
+  // Whether an argument of a kernel has room for a space of this rank.
+  bool fits(int rank) const;
+  // What sources depend on besides the form of a call.
+  std::string key() const;
+  DType operand_dtype(size_t k) const {
+    return k < tiles.inputs.size() ? tiles.inputs[k].dtype : tiles.outputs[k - tiles.inputs.size()].dtype;
+  }
 
-// The kernel of a body and its argument for one call. Sizes, strides and numbers are words of the argument, so that
-// calls of one form share a source.
+  struct Number {
+    size_t value;  // whose constant or parameter it is
+    double number;
+    DType dtype;
+  };
+  TileBody tiles;
+  std::vector<bool> needed;     // by value: whether an output or the reduction depends on it
+  std::vector<Number> numbers;  // in the order of their words
+  bool refuses;                 // whether an op refuses some integers
+};
+
+// One call of a body. Sizes, strides and numbers are words of the argument, so that calls of one form share a source.
 class CudaCall {
  public:
-  // The views of outputs may have any strides. Bit k of `numbers`: input k is a number in host memory, which becomes
-  // part of the argument.
-  CudaCall(const TileBody& body, std::span<const View> in, std::span<const View> out, uint64_t numbers = 0);
+  // The views of outputs may have any strides; that of the reduction is not among them. Bit k of `host`: input k is a
+  // number in host memory, which becomes part of the argument. `numbers` replaces those of the body, unless it is null.
+  CudaCall(const CudaBody& body, const Dims& space, std::span<const View> in, std::span<const View> out,
+           uint64_t host = 0, const double* numbers = nullptr);
 
   const std::string& form() const { return form_; }  // what the source depends on besides the body
   int64_t elements() const { return elements_; }
-  const std::vector<int64_t>& words() const { return words_; }
-  // Sets the address of the Fault and the number of the report for a body with cuda_refuses.
+  int64_t groups() const { return (elements_ + width_ - 1) / width_; }  // of elements that a thread takes at once
+  std::span<const int64_t> words() const { return words_; }
+  // Sets the address of the Fault and the number of the report for a body that refuses.
   void set_fault(int64_t address, int64_t report);
   // The kernel `name`, correct for any number of threads in one dimension.
-  std::string source(const std::string& name) const;
+  std::string kernel(const std::string& name) const;
+  // The function `element(words, position)` of a body with a reduction. It stores the outputs at a position and returns
+  // the value that is reduced.
+  std::string element() const;
 
  private:
   void join_dims();
-  void describe(std::span<const View> views, size_t first, uint64_t numbers);
+  void describe(std::span<const View> views, size_t first, uint64_t host);
+  int choose_width() const;
+  bool fits_in_32_bits() const;
 
-  const TileBody& body_;
+  const CudaBody& body_;
   size_t operands_;
-  Dims sizes_;                 // of the space, with dims joined that all operands traverse with one stride
-  std::vector<Dims> strides_;  // of each operand over sizes_
-  std::string form_;           // a letter an operand: see describe; then the rank, then the width of positions
+  Dims sizes_;                    // of the space, with dims joined that all operands traverse with one stride
+  SmallVector<Dims, 4> strides_;  // of each operand over sizes_
+  std::string form_;              // a letter an operand: see describe; then the rank, the width and that of positions
   int64_t elements_;
-  std::vector<int64_t> words_;
+  int width_ = 1;
+  SmallVector<int64_t, 24> words_;
 };
 
 }  // namespace pg

@@ -49,6 +49,7 @@ T atomicMin(T* at, T value) {
   return old;
 }
 
+#define PERIGEE_UNROLL
 #define PERIGEE_HOST_KERNEL(name, waits, ...)                                                               \
   static void thread_##name(const __VA_ARGS__& a);                                                          \
   extern "C" void name(const void* argument) { thread_##name(*static_cast<const __VA_ARGS__*>(argument)); } \

@@ -65,6 +65,17 @@ Body sample_body() {
   return b;
 }
 
+// x y + y and its rounded double over rows of `columns`.
+Body wide_body(int64_t columns) {
+  Body b;
+  b.space = {3, columns};
+  const int32_t x = b.input(DType::kFloat32, b.space), y = b.input(DType::kFloat32, {columns});
+  const int32_t sum = b.op("add", {b.op("mul", {x, y}, DType::kFloat32), y}, DType::kFloat32);
+  b.output(sum, DType::kFloat32);
+  b.output(b.op("add", {sum, sum}, DType::kFloat32, DType::kFloat16), DType::kFloat16);
+  return b;
+}
+
 // One pointwise op in every dtype that it computes in: for each, inputs and one output.
 Body row_body(const OpDef& op) {
   constexpr int64_t kSize = 300;
@@ -97,12 +108,24 @@ Body conversions() {
   return b;
 }
 
+constexpr int64_t kGap = 2;
 struct NamedBody {
   std::string name, op;
   Body body;
+  int64_t gap = kGap;  // of the elements of inputs
 };
 std::vector<NamedBody> all_bodies() {
   std::vector<NamedBody> all{{"sample", "", sample_body()}, {"conversions", "", conversions()}};
+  // With operands in the order of positions: aligned rows, and a last group that is not full.
+  for (const int64_t size : {int64_t(8), int64_t(299)}) {
+    NamedBody wide{"wide_" + std::to_string(size), "", wide_body(8), 1};
+    if (size % 8 != 0) {
+      wide.body.space = {size};
+      wide.body.inputs[0].shape = {size};
+      wide.body.inputs[1].shape = {};
+    }
+    all.push_back(wide);
+  }
   for (const OpDef* op : registry().ops())
     if (Body b = row_body(*op); !b.outputs.empty())
       all.push_back({std::string("op_") + op->name, op->name, std::move(b)});
@@ -146,13 +169,12 @@ std::vector<Elements> outputs_of(const Body& body) {
 }
 
 // The operands of one call of a body.
-constexpr int64_t kGap = 2;
 struct Operands {
   Operands(const Body& b, int64_t gap) : body(b), out(outputs_of(b)) {
     for (const TileInput& i : b.inputs) in.emplace_back(i.dtype, i.shape, gap);
   }
-  CudaCall call() const { return {body, views_of(in), views_of(out)}; }
-  const Body body;
+  CudaCall call() const { return {body, body.tiles.space, views_of(in), views_of(out)}; }
+  const CudaBody body;
   std::vector<Elements> in, out;
 };
 
@@ -206,8 +228,8 @@ class HostKernels {
 TEST_CASE("cuda source: the kernel of a body is its values in order") {
   const Operands operands(sample_body(), 1);
   const CudaCall call = operands.call();
-  CHECK(call.form() == "fgsffsdn");
-  CHECK(call.source("sample") == R"(namespace pg::formulas {
+  CHECK(call.form() == "fgsffsd1n");
+  CHECK(call.kernel("sample") == R"(namespace pg::formulas {
 PERIGEE_KERNEL(sample, Words<19>) {
   using I = int32_t;
   for (int64_t at = thread_index(); at < a.word[0]; at += thread_count()) {
@@ -240,10 +262,68 @@ PERIGEE_KERNEL(sample, Words<19>) {
 }
 }  // namespace pg::formulas
 )");
-  Body reduced = sample_body();
-  reduced.reduction.op = &registry().require("sum");
-  CHECK(!cuda_expresses(reduced));
-  CHECK(cuda_expresses(sample_body()));
+  CHECK(CudaBody(sample_body()).fits(3));
+  Body large;
+  for (int i = 0; i < 40; ++i) large.output(large.input(DType::kFloat32, {}), DType::kFloat32);
+  CHECK(CudaBody(large).fits(4));
+  CHECK(!CudaBody(large).fits(5));
+}
+
+TEST_CASE("cuda source: a thread takes several aligned elements at once") {
+  const Operands operands(wide_body(8), 1);
+  const CudaCall call = operands.call();
+  CHECK(call.form() == "fgffc4n");
+  CHECK(call.groups() == 6);
+  CHECK(call.kernel("wide") == R"(namespace pg::formulas {
+PERIGEE_KERNEL(wide, Words<9>) {
+  using I = int32_t;
+  for (int64_t at = 4 * thread_index(); at < a.word[0]; at += 4 * thread_count()) {
+    const I i = I(at);
+    const int64_t left = a.word[0] - at;
+    const I c1 = i % I(a.word[6]), r1 = i / I(a.word[6]);
+    const I c0 = r1;
+    const auto p0 = load_pack<Pack<float, 4>>(a.word[1], i, left);
+    Pack<float, 4> p2;
+    Pack<Half, 4> p3;
+    PERIGEE_UNROLL
+    for (int j = 0; j < 4; ++j) {
+    const float v0 = p0.at[j];
+    const float v1 = load<float>(a.word[2], c0 * I(a.word[7]) + (c1 + j) * I(a.word[8]));
+    const float v2 = apply<"mul">({}, v0, v1);
+    const float v3 = apply<"add">({}, v2, v1);
+    const float v4 = convert_one<float>(convert_one<Half>(apply<"add">({}, v3, v3)));
+    p2.at[j] = v3;
+    p3.at[j] = convert_one<Half>(v4);
+    }
+    store_pack(a.word[3], i, left, p2);
+    store_pack(a.word[4], i, left, p3);
+  }
+}
+}  // namespace pg::formulas
+)");
+  CHECK(Operands(wide_body(6), 1).call().form() == "fgffc1n");  // a group would cross the end of a row
+  std::vector<View> in = views_of(operands.in);
+  in[0].data = static_cast<char*>(in[0].data) + sizeof(float);
+  CHECK(CudaCall(operands.body, operands.body.tiles.space, in, views_of(operands.out)).form() == "fgffc1n");
+}
+
+TEST_CASE("cuda source: the value that a body reduces is a function of the position") {
+  Body b = wide_body(8);
+  b.outputs.pop_back();
+  b.reduction = {&registry().require("sum"), 3, DType::kFloat32, 8, DType::kFloat32};
+  CHECK(Operands(b, 1).call().element() == R"(__device__ inline float element(const Words<8>& a, int64_t at) {
+    using I = int32_t;
+    const I i = I(at);
+    const I c1 = i % I(a.word[5]), r1 = i / I(a.word[5]);
+    const I c0 = r1;
+    const float v0 = load<float>(a.word[1], i);
+    const float v1 = load<float>(a.word[2], c0 * I(a.word[6]) + c1 * I(a.word[7]));
+    const float v2 = apply<"mul">({}, v0, v1);
+    const float v3 = apply<"add">({}, v2, v1);
+    store<float>(a.word[3], i, v3);
+    return v3;
+}
+)");
 }
 
 TEST_CASE("cuda source: dims that all operands traverse with one stride are one") {
@@ -251,10 +331,10 @@ TEST_CASE("cuda source: dims that all operands traverse with one stride are one"
   b.space = {2, 3, 4};
   b.output(b.op("add", {b.input(DType::kFloat32, {2, 3, 4}), b.input(DType::kFloat32, {4})}, DType::kFloat32),
            DType::kFloat32);
-  CHECK(Operands(b, 1).call().form() == "fgfcn");  // rows of 4
+  CHECK(Operands(b, 1).call().form() == "fgfc4n");  // rows of 4
   b.inputs[1].shape = {};
-  CHECK(Operands(b, 1).call().form() == "fsfbn");
-  CHECK(Operands(b, 2).call().form() == "gsfbn");
+  CHECK(Operands(b, 1).call().form() == "fsfb4n");
+  CHECK(Operands(b, 2).call().form() == "gsfb4n");
   CHECK(Operands(b, 2).call().words().size() == 1 + 3 + 1 + 1);
 }
 
@@ -271,7 +351,7 @@ TEST_CASE("cuda source: writes every row" * doctest::skip()) {
   std::ofstream cuda(std::string(folder()) + "/formulas.cu");
   cuda << cuda_formulas();
   const std::vector<NamedBody> all = all_bodies();
-  for (const NamedBody& b : all) cuda << Operands(b.body, kGap).call().source(b.name);
+  for (const NamedBody& b : all) cuda << Operands(b.body, b.gap).call().kernel(b.name);
   CHECK(all.size() > 80);
   CHECK(cuda.flush());
 }
@@ -304,7 +384,7 @@ TEST_CASE("cuda source: NVRTC compiles every kernel" * doctest::skip()) {
     if (all || arch == 80) corpus(all, each, &compiler);
     std::string bodies;  // one module, as the formulas take most of the time
     for (const NamedBody& b : all_bodies())
-      if (all || b.name.size() % 4 == 0) bodies += Operands(b.body, kGap).call().source(b.name);
+      if (all || b.name.size() % 4 == 0) bodies += Operands(b.body, b.gap).call().kernel(b.name);
     compiler.compile("pointwise bodies", bodies.c_str());
   }
   if (compiler.absent)
@@ -320,7 +400,7 @@ TEST_CASE("cuda source: computes what the CPU computes" * doctest::skip()) {
   std::mt19937 random(1);
   for (const NamedBody& b : all_bodies()) {
     CAPTURE(b.name);
-    Operands operands(b.body, kGap);
+    Operands operands(b.body, b.gap);
     std::vector<Elements> expected = outputs_of(b.body), &got = operands.out;
     for (Elements& e : operands.in) e.fill(random);
     make_tile_kernel(b.body)->run(views_of(operands.in), views_of(expected));

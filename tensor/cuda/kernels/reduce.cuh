@@ -1,4 +1,5 @@
-// Reductions over any dims of a strided array. T: the dtype of the elements; Out: of the result; kOp; kFinish.
+// Reductions over any dims of a strided array. T: the dtype of the elements; Out: of the result; kOp; kFinish. With
+// kFusedWords, the elements are those of a fused body: `element(words, position)` computes one.
 namespace pg::kernels {
 
 enum Op { kSum, kSumSquares, kDeviation, kExp, kProd, kMax, kMin, kCount };
@@ -18,6 +19,29 @@ __device__ inline int64_t offset_of(const Dim* dims, int rank, int64_t at) {
   }
   return rank > 0 ? offset + at * dims[0].stride : offset;
 }
+
+// The elements of total o.
+#ifdef kFusedWords
+struct Args : ReduceArgs {
+  Words<kFusedWords> body;
+};
+struct Elements {
+  const Args& args;
+  const int64_t first;
+  __device__ Elements(const Args& a, int64_t o) : args(a), first(o * a.count) {}
+  __device__ T operator[](int64_t i) const { return element(args.body, first + i); }
+};
+#else
+using Args = ReduceArgs;
+struct Elements {
+  const T* x;
+  const Dim* dims;
+  const int rank;
+  __device__ Elements(const Args& a, int64_t o)
+      : x(static_cast<const T*>(a.from) + offset_of(a.dims, a.kept, o)), dims(a.dims + a.kept), rank(a.reduced) {}
+  __device__ T operator[](int64_t i) const { return x[offset_of(dims, rank, i)]; }
+};
+#endif
 
 // Whether x replaces best. NaN replaces everything and is never replaced.
 __device__ inline bool beats(Wide x, Wide best) {
@@ -66,25 +90,23 @@ __device__ inline Out finished(Acc total, const ReduceArgs& a, int64_t o) {
 }
 
 // The total of elements [begin, end), in steps, of output o; there is at least one.
-__device__ inline Acc total_of(const ReduceArgs& a, int64_t o, int64_t begin, int64_t end, int64_t step) {
-  const T* x = static_cast<const T*>(a.from) + offset_of(a.dims, a.kept, o);
-  const Dim* dims = a.dims + a.kept;
+__device__ inline Acc total_of(const Args& a, int64_t o, int64_t begin, int64_t end, int64_t step) {
+  const Elements x(a, o);
   const double center = kCentered ? a.centers[o] : 0;
-  Acc total = term(x[offset_of(dims, a.reduced, begin)], center);
-  for (int64_t i = begin + step; i < end; i += step)
-    total = combine(total, term(x[offset_of(dims, a.reduced, i)], center));
+  Acc total = term(x[begin], center);
+  for (int64_t i = begin + step; i < end; i += step) total = combine(total, term(x[i], center));
   return total;
 }
 
 // One thread per total.
-PERIGEE_KERNEL(reduce_threads, ReduceArgs) {
+PERIGEE_KERNEL(reduce_threads, Args) {
   Out* to = static_cast<Out*>(a.to);
   for (int64_t o = thread_index(); o < a.outputs; o += thread_count())
     to[o] = finished(total_of(a, o, 0, a.count, 1), a, o);
 }
 
 // One block per total, or per part of one; the partial totals are then in `to`.
-PERIGEE_BLOCK_KERNEL(reduce_blocks, ReduceArgs) {
+PERIGEE_BLOCK_KERNEL(reduce_blocks, Args) {
   __shared__ Acc totals[256];
   const int64_t o = blockIdx.x / a.parts, part = blockIdx.x % a.parts, length = (a.count + a.parts - 1) / a.parts;
   const int64_t begin = part * length, end = begin + length < a.count ? begin + length : a.count;
@@ -103,7 +125,7 @@ PERIGEE_BLOCK_KERNEL(reduce_blocks, ReduceArgs) {
 }
 
 // The totals of the partial totals in `from`.
-PERIGEE_KERNEL(reduce_parts, ReduceArgs) {
+PERIGEE_KERNEL(reduce_parts, Args) {
   const Acc* from = static_cast<const Acc*>(a.from);
   for (int64_t o = thread_index(); o < a.outputs; o += thread_count()) {
     Acc total = from[o * a.parts];
@@ -112,6 +134,7 @@ PERIGEE_KERNEL(reduce_parts, ReduceArgs) {
   }
 }
 
+#ifndef kFusedWords
 // The first extreme of each output, and its position among the elements of the output.
 struct Best {
   Wide value;
@@ -122,26 +145,23 @@ __device__ inline Best better(Best a, Best b) {
   const bool same = b.value == a.value || (b.value != b.value && a.value != a.value);
   return same && b.at < a.at ? b : a;
 }
-__device__ inline Best best_of(const ReduceArgs& a, int64_t o, int64_t begin, int64_t step) {
-  const T* x = static_cast<const T*>(a.from) + offset_of(a.dims, a.kept, o);
-  const Dim* dims = a.dims + a.kept;
-  Best best{Wide(widen(x[offset_of(dims, a.reduced, begin)])), begin};
-  for (int64_t i = begin + step; i < a.count; i += step)
-    best = better(best, {Wide(widen(x[offset_of(dims, a.reduced, i)])), i});
+__device__ inline Best best_of(const Args& a, int64_t o, int64_t begin, int64_t step) {
+  const Elements x(a, o);
+  Best best{Wide(widen(x[begin])), begin};
+  for (int64_t i = begin + step; i < a.count; i += step) best = better(best, {Wide(widen(x[i])), i});
   return best;
 }
-__device__ inline void store_best(const ReduceArgs& a, int64_t o, Best best) {
-  const T* x = static_cast<const T*>(a.from) + offset_of(a.dims, a.kept, o);
-  if (a.to) static_cast<T*>(a.to)[o] = x[offset_of(a.dims + a.kept, a.reduced, best.at)];
+__device__ inline void store_best(const Args& a, int64_t o, Best best) {
+  if (a.to) static_cast<T*>(a.to)[o] = Elements(a, o)[best.at];
   static_cast<int64_t*>(a.indices)[o] = best.at + a.base;
 }
 
-PERIGEE_KERNEL(extreme_threads, ReduceArgs) {
+PERIGEE_KERNEL(extreme_threads, Args) {
   if constexpr (kExtreme)
     for (int64_t o = thread_index(); o < a.outputs; o += thread_count()) store_best(a, o, best_of(a, o, 0, 1));
 }
 
-PERIGEE_BLOCK_KERNEL(extreme_blocks, ReduceArgs) {
+PERIGEE_BLOCK_KERNEL(extreme_blocks, Args) {
   if constexpr (kExtreme) {
     __shared__ Best bests[256];
     const int64_t o = blockIdx.x;
@@ -154,5 +174,6 @@ PERIGEE_BLOCK_KERNEL(extreme_blocks, ReduceArgs) {
     if (thread == 0) store_best(a, o, bests[0]);
   }
 }
+#endif
 
 }  // namespace pg::kernels
