@@ -55,14 +55,9 @@ std::string activation_text(const std::string& name) {
 }
 
 void finish(const KernelArgs& a, const std::string& activation, double slope) {
-  const View &y = a.out[0], &bias = a.in[2];
-  if (y.numel() == 0 || (!bias && activation.empty())) return;
-  Stream& stream = stream_at(a.stream);
   const int dims = a.in[1].rank() - 2;
-  const kernels::EpilogueArgs args = {y.data,          bias ? bias.data : nullptr, y.numel(),
-                                      a.in[1].size(0), plane_of(y.shape(), dims),  slope};
-  const std::string types = epilogue_types(y.dtype(), bias ? bias.dtype() : y.dtype(), activation);
-  launch(stream, family_kernel(stream, "epilogue", types, "epilogue"), args.count, &args);
+  finish_product(stream_at(a.stream), a.out[0], a.in[2], a.in[1].size(0), plane_of(a.out[0].shape(), dims), activation,
+                 slope);
 }
 
 void forward(const KernelArgs& a) {
@@ -90,6 +85,14 @@ void conv_by_weight(const KernelArgs& a) {
 }
 
 }  // namespace
+
+void finish_product(Stream& stream, const View& y, const View& bias, int64_t channels, int64_t plane,
+                    const std::string& activation, double slope) {
+  if (y.numel() == 0 || (!bias && activation.empty())) return;
+  const kernels::EpilogueArgs args = {y.data, bias ? bias.data : nullptr, y.numel(), channels, plane, slope};
+  const std::string types = epilogue_types(y.dtype(), bias ? bias.dtype() : y.dtype(), activation);
+  launch(stream, family_kernel(stream, "epilogue", types, "epilogue"), args.count, &args);
+}
 
 std::string epilogue_types(DType y, DType bias, const std::string& activation) {
   return fmt::format("using T = {};\nusing Bias = {};\n#define ACTIVATED(v) {}\n", type_text(y), type_text(bias),

@@ -30,6 +30,10 @@ void fill_view(Stream& stream, const View& to, double number);
 // out = x y, as the op matmul; inputs with any strides.
 void run_matmul(Stream& stream, const View& x, const View& y, const View& out);
 
+// y = activation(y + bias), rounded before the activation. y is (…, channels, plane); bias may be an empty view,
+// activation (of conv_act) an empty text.
+void finish_product(Stream& stream, const View& y, const View& bias, int64_t channels, int64_t plane,
+                    const std::string& activation, double slope);
 // The declarations of kernels/reduce.cuh.
 std::string reduce_types(DType from, DType to, const char* op, const char* finish);
 

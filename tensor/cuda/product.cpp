@@ -2,9 +2,9 @@
 #include <optional>
 
 #include "tensor/cuda/blas.h"
+#include "tensor/cuda/converted.h"
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/kernels/arguments.cuh"
-#include "tensor/cuda/launch.h"
 #include "tensor/cuda/layout.h"
 #include "tensor/op.h"
 
@@ -52,9 +52,13 @@ struct Operand {
   Dims batch, batch_strides;
 };
 
-// The products of a run of the innermost batch dim.
-void multiply_run(Stream& stream, Product p, const Operand& a, const Operand& b) {
-  if (is_float(p.dtype) && multiply(stream, p)) return;
+// The products of a run of the innermost batch dim. Returns whether the activation was applied.
+bool multiply_run(Stream& stream, Product p, const Operand& a, const Operand& b) {
+  if (is_float(p.dtype) && multiply(stream, p)) return true;
+  if (p.act != Product::Act::kNone) {
+    p.act = Product::Act::kNone;
+    return multiply_run(stream, p, a, b), false;
+  }
   const kernels::ProductArgs args{p.a.data,
                                   p.b.data,
                                   p.c,
@@ -71,6 +75,7 @@ void multiply_run(Stream& stream, Product p, const Operand& a, const Operand& b)
                                   p.b.batch_stride};
   const std::string types = fmt::format("using T = {};\n", type_text(p.dtype));
   launch(stream, family_kernel(stream, "product", types, "product"), p.batch * p.m * p.n, &args);
+  return true;
 }
 
 // Merges adjacent batch dims that both operands traverse with one stride.
@@ -86,7 +91,8 @@ const char* at(const void* data, int64_t offset, DType t) {
   return static_cast<const char*>(data) + offset * size_of(t);
 }
 
-void run_product(Stream& stream, const Operand& a, const Operand& b, const View& out, const View* bias,
+// Returns whether the activation was applied; there is one only for products without a batch.
+bool run_product(Stream& stream, const Operand& a, const Operand& b, const View& out, const void* bias,
                  Product::Act act) {
   Dims batch;
   broadcast(a.batch, b.batch, &batch);
@@ -96,9 +102,10 @@ void run_product(Stream& stream, const Operand& a, const Operand& b, const View&
   const int last = batch.size() - 1;
   const DType t = out.dtype();
   Product p{t, batch[last], a.rows, b.cols, a.cols, {}, {}, nullptr};
-  p.bias = bias ? bias->data : nullptr;
+  p.bias = bias;
   p.act = act;
   const int64_t runs = numel(batch) / std::max<int64_t>(batch[last], 1);
+  bool activated = true;
   for (int64_t q = 0; q < runs; ++q) {
     int64_t at_a = 0, at_b = 0, rest = q;
     for (int d = last - 1; d >= 0; --d) {
@@ -108,48 +115,62 @@ void run_product(Stream& stream, const Operand& a, const Operand& b, const View&
     p.a = {at(a.data, at_a, t), a.ld, sa[last], a.transposed};
     p.b = {at(b.data, at_b, t), b.ld, sb[last], b.transposed};
     p.c = const_cast<char*>(at(out.data, q * batch[last] * p.m * p.n, t));
-    multiply_run(stream, p, a, b);
+    activated = multiply_run(stream, p, a, b);
   }
+  return activated;
 }
 
 void matmul(const KernelArgs& args) { run_matmul(stream_at(args.stream), args.in[0], args.in[1], args.out[0]); }
 
-// x weight^T + bias over the last dim of x.
-void linear_with(const KernelArgs& args, Product::Act act) {
-  const View &x = args.in[0], &w = args.in[1], &bias = args.in[2], &out = args.out[0];
-  if (out.numel() == 0) return;
-  Stream& stream = stream_at(args.stream);
-  const int64_t n = w.size(0), k = w.size(1), m = out.numel() / n;
-  const bool fuses = is_float(out.dtype()) && out.dtype() != DType::kFloat64 && k > 0 && bias.type &&
-                     bias.dtype() == out.dtype() && is_contiguous(bias.shape(), *bias.strides);
-  if (k == 0) {
-    fill_view(stream, out, 0);
-  } else {
-    const Dims strides = *w.strides;
-    Placed turned(w, {k, n}, {strides[1], strides[0]}, 0);
-    std::optional<Scratch> packed;
-    const View* rows = &x;
-    std::optional<Placed> flat;
-    if (is_contiguous(x.shape(), *x.strides)) {
-      flat.emplace(x, Dims{m, k});
-    } else {
-      packed.emplace(stream, size_t(x.numel() * size_of(x.dtype())));
-      const Dims order = contiguous_strides(x.shape());
-      convert_view(stream, x, {x.type, &order, packed->data()});
-      const View copy{x.type, &order, packed->data()};
-      flat.emplace(copy, Dims{m, k});
-    }
-    rows = &flat->view;
-    const Operand a(stream, *rows, true, out.dtype()), b(stream, turned.view, false, out.dtype());
-    Placed result(out, {m, n});
-    run_product(stream, a, b, result.view, fuses ? &bias : nullptr, act);
+// A view without gaps: a copy if it has some.
+class Packed {
+ public:
+  Packed(Stream& stream, const View& v) : view_(v) {
+    if (!v || is_contiguous(v.shape(), *v.strides)) return;
+    view_ = copy_.emplace(stream, v.dtype(), v).view;
+    convert_view(stream, v, view_);
   }
-  if (!bias || fuses) return;
-  const View in[] = {out, bias};
-  run_pointwise("add", stream, in, out);
+  const View& view() const { return view_; }
+
+ private:
+  View view_;
+  std::optional<Temporary> copy_;
+};
+
+// The part of an activation that cuBLASLt applies before it rounds. relu of a rounded number is the rounded relu. The
+// library's gelu has fewer correct digits than float32 has.
+Product::Act act_of(std::string_view activation, DType t) {
+  const bool half = size_of(t) == 2;
+  if (activation == "relu" && t != DType::kFloat64) return Product::Act::kRelu;
+  return activation == "gelu_tanh" && half ? Product::Act::kGeluTanh : Product::Act::kNone;
 }
 
-void linear(const KernelArgs& args) { linear_with(args, Product::Act::kNone); }
+// activation(x weight^T + bias) over the last dim of x.
+void linear_with(const KernelArgs& args, const std::string& activation, double slope) {
+  const View &w = args.in[1], &out = args.out[0];
+  if (out.numel() == 0) return;
+  Stream& stream = stream_at(args.stream);
+  const DType t = out.dtype();
+  const int64_t n = w.size(0), k = w.size(1), m = out.numel() / n;
+  if (k == 0) {
+    fill_view(stream, out, 0);
+    return finish_product(stream, out, Packed(stream, args.in[2]).view(), n, 1, activation, slope);
+  }
+  const Packed x(stream, args.in[0]), bias(stream, args.in[2]);
+  const bool adds = !bias.view() || (t != DType::kFloat64 && bias.view().dtype() == t);
+  const Product::Act act = adds ? act_of(activation, t) : Product::Act::kNone;
+  const Placed flat(x.view(), {m, k}), turned(w, {k, n}, {(*w.strides)[1], (*w.strides)[0]}, 0), result(out, {m, n});
+  const Operand a(stream, flat.view, true, t), b(stream, turned.view, false, t);
+  const bool activated = run_product(stream, a, b, result.view, adds ? bias.view().data : nullptr, act);
+  const bool done = activation.empty() || (activated && act != Product::Act::kNone);
+  finish_product(stream, out, adds ? View{} : bias.view(), n, 1, done ? "" : activation, slope);
+}
+
+void linear(const KernelArgs& args) { linear_with(args, "", 0); }
+
+void linear_act(const KernelArgs& args) {
+  linear_with(args, args.attr<std::string>("activation"), args.attr<double>("slope"));
+}
 
 }  // namespace
 
@@ -161,11 +182,9 @@ void run_matmul(Stream& stream, const View& x, const View& y, const View& out) {
 }
 
 std::vector<KernelRow> product_rows() {
-  return {{"matmul", matmul, kStridedInputs},
-          {"mm", matmul, kStridedInputs},
-          {"bmm", matmul, kStridedInputs},
-          {"mv", matmul, kStridedInputs},
-          {"linear", linear, kStridedInputs}};
+  return {{"matmul", matmul, kStridedInputs}, {"mm", matmul, kStridedInputs},
+          {"bmm", matmul, kStridedInputs},    {"mv", matmul, kStridedInputs},
+          {"linear", linear, kStridedInputs}, {"linear_act", linear_act, kStridedInputs}};
 }
 
 }  // namespace pg::cuda
