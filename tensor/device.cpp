@@ -66,7 +66,8 @@ bool complete(const DeviceTable& t) {
   return t.count && t.create_stream && t.destroy_stream && t.synchronize && t.create_event && t.destroy_event &&
          t.record && t.follow && t.await && t.allocate && t.release && t.copy_in && t.copy_out && t.copy && t.clear &&
          !t.allocate_pinned == !t.release_pinned && !t.begin_capture == !t.end_capture &&
-         !t.begin_capture == !t.launch && !t.begin_capture == !t.destroy_program;
+         !t.begin_capture == !t.launch && !t.begin_capture == !t.destroy_program &&
+         !t.begin_capture == !t.create_program;
 }
 
 // Closes the library unless `keep` was called. A plugin in use is never unloaded, because tensors and tables point into
@@ -194,23 +195,15 @@ int kind_of(const std::string& name) {
   return count;
 }
 
-// Whether runs differ in random numbers. A random op that drops a share of 0 draws none.
-bool draws(const OpDef& op, const Attrs& attrs) {
-  if (op.random_attr < 0) return false;
-  const int share = op.attr_index("dropout_p");
-  return share < 0 || std::get<double>(attrs[size_t(share)]) != 0;
-}
-
 }  // namespace
 
 const DeviceTable& device_table(Device device) { return *loaded().tables[device.kind]; }
 
 bool runs_by_host(KernelFn fn) { return fn == run_by_host; }
 
-bool only_queues(const OpDef& op, const Attrs& attrs, Device device) {
+bool only_queues(const OpDef& op, Device device) {
   const KernelRow row = registry().kernel(op, device);
-  if (row.fn == run_by_host || row.flags & kMayWait || op.traits & (kEffect | kDynamicShape)) return false;
-  return !draws(op, attrs);
+  return row.fn != run_by_host && !(row.flags & kMayWait) && !(op.traits & (kEffect | kDynamicShape));
 }
 
 bool fuses(Device device) { return device_table(device).compile != nullptr; }

@@ -40,14 +40,39 @@ constexpr uint64_t mix(uint64_t hash, const Field (&fields)[N]) {
   static_assert(complete(list, sizeof(type), alignof(type)), "list every field of " #type " in order")
 
 #define F(field) PG_FIELD(DeviceTable, field)
-inline constexpr Field kTable[] = {
-    F(abi),           F(name),         F(count),         F(create_stream),   F(destroy_stream),
-    F(synchronize),   F(create_event), F(destroy_event), F(record),          F(follow),
-    F(await),         F(allocate),     F(release),       F(copy_in),         F(copy_out),
-    F(copy),          F(clear),        F(copy_between),  F(allocate_pinned), F(release_pinned),
-    F(kernels),       F(kernel_for),   F(supports),      F(host_fallback),   F(compile),
-    F(begin_capture), F(end_capture),  F(launch),        F(destroy_program), F(title),
-    F(memory),        F(set_switch)};
+inline constexpr Field kTable[] = {F(abi),
+                                   F(name),
+                                   F(count),
+                                   F(create_stream),
+                                   F(destroy_stream),
+                                   F(synchronize),
+                                   F(create_event),
+                                   F(destroy_event),
+                                   F(record),
+                                   F(follow),
+                                   F(await),
+                                   F(allocate),
+                                   F(release),
+                                   F(copy_in),
+                                   F(copy_out),
+                                   F(copy),
+                                   F(clear),
+                                   F(copy_between),
+                                   F(allocate_pinned),
+                                   F(release_pinned),
+                                   F(kernels),
+                                   F(kernel_for),
+                                   F(supports),
+                                   F(host_fallback),
+                                   F(compile),
+                                   F(create_program),
+                                   F(begin_capture),
+                                   F(end_capture),
+                                   F(launch),
+                                   F(destroy_program),
+                                   F(title),
+                                   F(memory),
+                                   F(set_switch)};
 PG_COMPLETE(kTable, DeviceTable);
 #undef F
 #define F(field) PG_FIELD(KernelRow, field)

@@ -33,6 +33,8 @@ struct DeviceMemory {
   size_t used = 0, cached = 0, free = 0, total = 0;
 };
 
+inline constexpr size_t kNoPiece = size_t(-1);
+
 // Every function may throw pg::Error except release, release_pinned and destroy_…. Entries are required unless marked
 // optional. A null optional entry means that the device lacks the feature; the core then works without it.
 struct DeviceTable {
@@ -74,13 +76,13 @@ struct DeviceTable {
   // Optional: compiles a fused body. Returns null for a body that it does not support, whose ops then run one by one.
   std::shared_ptr<const TileKernel> (*compile)(int index, const TileBody& body) = nullptr;
 
-  // Optional, all or none: a program is work that one call queues. Kernels and fused bodies queued on the stream
-  // between begin_capture and end_capture become part of the program and do not run. Each launch reads and writes the
-  // same addresses. `old` is null or a program that the new one replaces, often of the same work at other addresses:
-  // the device patches it and returns it, or destroys it. If end_capture throws, `old` is as before. Launches that are
-  // queued do not change.
-  void (*begin_capture)(int index, void* stream) = nullptr;
-  void* (*end_capture)(int index, void* stream, void* old) = nullptr;
+  // Optional, all or none: a program is work that one call queues, in pieces that run one after the other. Kernels,
+  // fused bodies, copies and clears queued on the stream between begin_capture and end_capture become a piece and do
+  // not run: the next one, or in place of an earlier one, often the same work at other addresses. kNoPiece drops them.
+  // If end_capture throws, the program is as before. Launches that are queued do not change.
+  void* (*create_program)(int index) = nullptr;
+  void (*begin_capture)(int index, void* stream, void* program) = nullptr;
+  void (*end_capture)(int index, void* stream, void* program, size_t piece) = nullptr;
   void (*launch)(int index, void* stream, void* program) = nullptr;
   void (*destroy_program)(int index, void* program) = nullptr;  // launches that are queued still run
 
@@ -110,7 +112,6 @@ void upload(Device device, void* to, const void* from_host, size_t bytes);
 void download(Device device, void* to_host, const void* from, size_t bytes);  // waits for the device
 void copy_within(Device device, void* to, const void* from, size_t bytes);    // without overlap
 void copy_across(Device to_device, void* to, Device from_device, const void* from, size_t bytes);
-void clear_bytes(Device device, void* to, size_t bytes);
 // Waits for all work of the device. Throws the error of work that failed.
 void synchronize(Device device);
 
@@ -124,23 +125,25 @@ bool runs_by_host(KernelFn fn);
 // contain it.
 inline constexpr uint8_t kMayWait = 1 << 7;
 
-// Whether the kernel of the op only queues work that is the same at each run, so that a program may contain it.
-bool only_queues(const OpDef& op, const Attrs& attrs, Device device);
+// Whether the kernel of the op only queues work, so that a program may contain it. That of a random op depends on its
+// key.
+bool only_queues(const OpDef& op, Device device);
 
 // Work on a device that is launched as one program.
 class CapturedWork {
  public:
-  explicit CapturedWork(Device device) : device_(device) {}
+  explicit CapturedWork(Device device);
   ~CapturedWork();
   CapturedWork(const CapturedWork&) = delete;
-  // `queue` must queue the work on the stream that it is passed. The work replaces that of the last capture. If `queue`
-  // throws, that work stays.
-  void capture(FunctionRef<void(void* stream)> queue);
+  // `queue` must queue work on the stream that it is passed. That becomes the next piece of the work, or replaces an
+  // earlier one. If `queue` throws, the pieces stay.
+  void capture(size_t piece, FunctionRef<void(void* stream)> queue);
   void launch() const;
 
  private:
-  Device device_;
-  void* program_ = nullptr;
+  const Device device_;
+  void* stream_;  // of its own, so that work of other threads does not become part of the program
+  void* program_;
 };
 bool captures(Device device);
 

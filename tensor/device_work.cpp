@@ -169,10 +169,6 @@ void copy_within(Device device, void* to, const void* from, size_t bytes) {
   device_table(device).copy(device.index, stream_of(device), to, from, bytes);
 }
 
-void clear_bytes(Device device, void* to, size_t bytes) {
-  device_table(device).clear(device.index, stream_of(device), to, bytes);
-}
-
 // Between two devices of one kind the copy waits for the work that produces the bytes, and later work of the source
 // waits for the copy.
 void copy_across(Device to_device, void* to, Device from_device, const void* from, size_t bytes) {
@@ -202,23 +198,33 @@ void synchronize(Device device) {
 
 bool captures(Device device) { return device_table(device).begin_capture != nullptr; }
 
-// A program is captured on a stream of its own, so that work of other threads does not become part of it.
-void CapturedWork::capture(FunctionRef<void(void* stream)> queue) {
-  const DeviceTable& table = device_table(device_);
-  const int index = device_.index;
-  const Stream stream(table, index);
-  table.begin_capture(index, stream.get());
+CapturedWork::CapturedWork(Device device) : device_(device) {
+  const DeviceTable& table = device_table(device);
+  program_ = table.create_program(device.index);
   try {
-    queue(stream.get());
+    stream_ = table.create_stream(device.index);
   } catch (...) {
-    table.destroy_program(index, table.end_capture(index, stream.get(), nullptr));
+    table.destroy_program(device.index, program_);
     throw;
   }
-  program_ = table.end_capture(index, stream.get(), program_);
 }
 
 CapturedWork::~CapturedWork() {
-  if (program_) device_table(device_).destroy_program(device_.index, program_);
+  const DeviceTable& table = device_table(device_);
+  table.destroy_program(device_.index, program_);
+  table.destroy_stream(device_.index, stream_);
+}
+
+void CapturedWork::capture(size_t piece, FunctionRef<void(void* stream)> queue) {
+  const DeviceTable& table = device_table(device_);
+  table.begin_capture(device_.index, stream_, program_);
+  try {
+    queue(stream_);
+  } catch (...) {
+    table.end_capture(device_.index, stream_, program_, kNoPiece);
+    throw;
+  }
+  table.end_capture(device_.index, stream_, program_, piece);
 }
 
 void CapturedWork::launch() const { device_table(device_).launch(device_.index, stream_of(device_), program_); }

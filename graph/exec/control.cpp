@@ -54,6 +54,7 @@ class BodyRun {
         frame_(*lease_),
         source_([this](int32_t input) -> const Ref<Buffer>& { return source_of(input); }),
         run_(plan_, outer.ctx_, frame_, source_) {
+    run_.stream_ = outer.stream_;
     SmallVector<char*, 2> arenas;
     for (const ScratchPlace& place : control_.arenas[body]) arenas.push_back(scratch(place));
     plan_.frames->place_arenas(frame_, arenas);
@@ -71,6 +72,11 @@ class BodyRun {
   }
   const Storage& output(size_t k) const { return plan_.storages[size_t(plan_.outputs[k].storage)]; }
   const Storage& input(size_t k) const { return plan_.storages[k]; }
+  // Whether anything shows the memory of an input.
+  bool reads_input(int32_t k) const {
+    return std::any_of(plan_.slots.begin(), plan_.slots.end(), [&](const Slot& s) { return s.storage == k; }) ||
+           std::any_of(plan_.outputs.begin(), plan_.outputs.end(), [&](const PlanOutput& o) { return o.storage == k; });
+  }
   // Whether the body writes output k over input `input`.
   bool donates(size_t k, size_t input) const { return output(k).donor == int32_t(input); }
   // `repeats`: the body runs often enough to pack what it cannot keep packed.
@@ -118,6 +124,18 @@ class BodyRun {
   std::vector<RandomKey> states_;
 };
 
+// A program that is being captured gets a kernel that writes the number.
+void Execution::write_number(Device device, void* to, int64_t number) const {
+  if (!stream_) return RemoteNumber<int64_t>(device, to).set(number);
+  const Type type{DType::kInt64, device, {}};
+  const Dims strides = {};
+  const View view{&type, &strides, to};
+  const OpDef& op = op_named<"full">();
+  const Attrs attrs = make_attrs(op, {{"shape", std::vector<int64_t>{}}, {"value", double(number)}});
+  const auto no_allocation = [](int, const Dims&) -> View { return {}; };
+  registry().kernel(op, device).fn(KernelArgs{op, {}, {&view, 1}, attrs, no_allocation, stream_});
+}
+
 void Execution::run_control(const Step& step) {
   ctx_.poll();
   if (step.control->is_loop)
@@ -151,18 +169,22 @@ void Execution::run_branch(const Step& step) {
 
 namespace {
 
-// A stacked output: memory of the plan with a fixed number of rows, or a buffer that grows.
+// A stacked output: memory of the plan with a fixed number of rows, or a buffer that grows. Works on a stream.
 class RowWriter {
  public:
-  RowWriter(const View& whole, size_t row_bytes, Ref<Buffer>* stack)
-      : device_(whole.type->device), base_(static_cast<char*>(whole.data)), bytes_(row_bytes), stack_(stack) {}
+  RowWriter(const View& whole, size_t row_bytes, Ref<Buffer>* stack, void* stream)
+      : device_(whole.type->device),
+        base_(static_cast<char*>(whole.data)),
+        bytes_(row_bytes),
+        stack_(stack),
+        stream_(stream) {}
   char* row(int64_t i) {
     if (stack_) reserve(i + 1);
     return base_ + size_t(i) * bytes_;
   }
   void clear_from(int64_t first, int64_t rows) {
     if (stack_ || rows <= first) return;
-    clear_bytes(device_, base_ + size_t(first) * bytes_, size_t(rows - first) * bytes_);
+    device_table(device_).clear(device_.index, stream_, base_ + size_t(first) * bytes_, size_t(rows - first) * bytes_);
   }
 
  private:
@@ -180,6 +202,7 @@ class RowWriter {
   char* base_;
   size_t bytes_;
   Ref<Buffer>* stack_;
+  void* stream_;
 };
 
 }  // namespace
@@ -196,7 +219,7 @@ class LoopRun {
         first_(size_t(form_.first_slice(false))),
         slices_(size_t(form_.slices)),
         flag_(form_.conditional),
-        index_(body_.input(0).device, body_.scratch(step.control->index)) {
+        reads_index_(body_.reads_input(0)) {
     count_steps();
     body_.bind_input(0, body_.scratch(step.control->index));
     if (flag_) {
@@ -224,7 +247,8 @@ class LoopRun {
     for (size_t k = 0; k < carries_.size(); ++k)
       if (carries_[k].now != carries_[k].result) copy_carry(k, carries_[k].now);
     for (RowWriter& rows : rows_) rows.clear_from(form_.reverse ? most_ : n, form_.limit);
-    number_in<int64_t>(outer_.out(step_, 0)).set(n);
+    const View& steps = outer_.out(step_, 0);
+    outer_.write_number(steps.type->device, steps.data, n);
     for (size_t k = 1 + carries_.size(); k < size_t(step_.out_count); ++k) outer_.show_stack(step_.out + int32_t(k));
   }
 
@@ -278,7 +302,7 @@ class LoopRun {
     int64_t n = 0;
     for (bool more = true; more && n < most_;) {
       outer_.ctx_.poll();
-      index_.set(n + 1);
+      write_index(n + 1);
       for (size_t k = 0; k < carries_.size(); ++k) {
         body_.bind_input(1 + k, carries_[k].now);
         body_.bind_output(flag_ + k, carries_[k].result);
@@ -314,18 +338,24 @@ class LoopRun {
 
   void copy_carry(size_t k, const char* from) {
     const Storage& carry = body_.input(1 + slices_ + k);
-    copy_within(carry.device, carries_[k].result, from, carry.bytes.count());
+    device_table(carry.device)
+        .copy(carry.device.index, outer_.queue_of(carry.device), carries_[k].result, from, carry.bytes.count());
   }
 
   void start_rows(size_t output) {
-    rows_.emplace_back(outer_.out(step_, output), body_.output(flag_ + output - 1).bytes.count(),
-                       outer_.stack_of(step_.out + int32_t(output)));
+    const View& whole = outer_.out(step_, output);
+    rows_.emplace_back(whole, body_.output(flag_ + output - 1).bytes.count(),
+                       outer_.stack_of(step_.out + int32_t(output)), outer_.queue_of(whole.type->device));
+  }
+
+  void write_index(int64_t number) {
+    if (reads_index_) outer_.write_number(body_.input(0).device, body_.scratch(step_.control->index), number);
   }
 
   void run_step(int64_t n) {
     outer_.ctx_.poll();
     const int64_t row = form_.reverse ? most_ - 1 - n : n;
-    index_.set(row + 1);
+    write_index(row + 1);
     for (size_t k = 0; k < slices_; ++k)
       body_.bind_input(1 + k, static_cast<const char*>(outer_.in(step_, first_ + k).data) +
                                   size_t(row) * body_.input(1 + k).bytes.count());
@@ -346,7 +376,7 @@ class LoopRun {
   const LoopForm& form_;
   BodyRun body_;
   const size_t first_, slices_, flag_;
-  RemoteNumber<int64_t> index_;
+  const bool reads_index_;
   std::optional<RemoteNumber<bool>> more_;
   int64_t most_ = 0;
   bool known_ = false;  // whether the number of steps is known

@@ -82,24 +82,74 @@ void Execution::run_observed(const Step& step) {
   work.out = {views + step.out, size_t(step.out_count)};
 }
 
-// A program is captured when two runs in a row use the same memory. Later runs launch it while their memory stays the
-// same.
+// A segment becomes a program in the second run. Later runs patch the steps whose memory has moved, and launch it. The
+// device is faster at single steps where most would have to be patched.
 void Execution::run_captured() {
-  if (frame_.captured != frame_.bases) {
-    frame_.program_fits = false;
-    frame_.captured = frame_.bases;
-    return (*this)();
+  frame_.programs.resize(plan_.segments.size());
+  size_t at = 0;
+  for (size_t k = 0; k < plan_.segments.size(); ++k) {
+    const Segment& segment = plan_.segments[k];
+    run(at, size_t(segment.begin));
+    run_segment(segment, frame_.programs[k]);
+    at = size_t(segment.end);
   }
-  if (!frame_.program_fits) {
-    if (!frame_.program) frame_.program = std::make_unique<CapturedWork>(plan_.steps[0].device);
-    frame_.program->capture([this](void* stream) {
-      stream_ = stream;
-      (*this)();
+  run(at, plan_.steps.size());
+}
+
+void Execution::run_segment(const Segment& segment, SegmentProgram& program) {
+  std::vector<int32_t> changed;
+  if (program.work && find_changed(segment, program.bases, changed)) {
+    std::unique_ptr<CapturedWork> work = std::move(program.work);  // lost if it can be patched only in part
+    for (const int32_t step : changed) capture(*work, segment, step);
+    program.work = std::move(work);
+  } else if (!program.last.empty() && find_changed(segment, program.last, changed)) {
+    program.work = nullptr;
+    auto work = std::make_unique<CapturedWork>(segment.device);
+    for (int32_t step = segment.begin; step < segment.end; ++step) capture(*work, segment, step);
+    program.work = std::move(work);
+  } else {
+    program.last = frame_.bases;
+    return run(size_t(segment.begin), size_t(segment.end));
+  }
+  program.bases = program.last = frame_.bases;
+  program.work->launch();
+}
+
+// Finds the steps that a program has to be patched for. Returns whether they are few.
+bool Execution::find_changed(const Segment& segment, const std::vector<char*>& before,
+                             std::vector<int32_t>& changed) const {
+  constexpr size_t kPatch = 3;  // a step that is patched takes about the time of so many that run
+  changed.clear();
+  const bool same = before == frame_.bases;
+  for (int32_t i = segment.begin; i < segment.end; ++i) {
+    const Step& step = plan_.steps[size_t(i)];
+    if (step.varies || (!same && touches_changed(step, before))) changed.push_back(i);
+  }
+  return kPatch * changed.size() <= size_t(segment.end - segment.begin);
+}
+
+bool Execution::touches_changed(const Step& step, const std::vector<char*>& before) const {
+  const auto moved = [&](int32_t first, int32_t count) {
+    for (int32_t i = first; i < first + count; ++i) {
+      const int32_t storage = plan_.slots[size_t(i)].storage;
+      if (storage >= 0 && before[size_t(storage)] != frame_.bases[size_t(storage)]) return true;
+    }
+    return false;
+  };
+  return moved(step.in, step.in_count) || moved(step.out, step.out_count) || moved(step.scratch, step.scratch_count);
+}
+
+void Execution::capture(CapturedWork& work, const Segment& segment, int32_t step) {
+  work.capture(size_t(step - segment.begin), [&](void* stream) {
+    stream_ = stream;
+    try {
+      run(size_t(step), size_t(step) + 1);
+    } catch (...) {
       stream_ = nullptr;
-    });
-    frame_.program_fits = true;
-  }
-  frame_.program->launch();
+      throw;
+    }
+    stream_ = nullptr;
+  });
 }
 
 // Follows the longest runs of late. One that other work of the machine has made long counts little.
@@ -154,12 +204,12 @@ void Execution::run_steps(const Step* first, size_t count) {
 void Execution::run_kernel(const Step& step) {
   const View* views = frame_.views.data();
   const std::span<const View> in{views + step.in, size_t(step.in_count)}, out{views + step.out, size_t(step.out_count)};
-  if (step.fused) return step.fused->run(in, out, stream_for(step));
+  if (step.fused) return step.fused->run(in, out, queue_of(step.device));
   if (step.prepared)
     return step.prepared->run(in, out, step.scratch < 0 ? nullptr : views[step.scratch].data, packed_of(step));
   const Attrs& attrs = step.random < 0 ? *step.attrs : frame_.attrs[size_t(step.random)];
   auto no_allocation = [](int, const Dims&) -> View { return {}; };
-  step.kernel(KernelArgs{*step.op, in, out, attrs, no_allocation, stream_for(step), step.place});
+  step.kernel(KernelArgs{*step.op, in, out, attrs, no_allocation, queue_of(step.device), step.place});
 }
 
 void Execution::check_anomaly(const Step& step) const {
@@ -198,7 +248,7 @@ class Run {
                              std::span<const Value> targets = {})
       : plan_(plan), ctx_(ctx), inputs_(inputs), generators_(generators), lease_(*plan.frames), frame_(*lease_) {
     if (!targets.empty() && fit(targets)) targets_ = targets;
-    const bool lends = spare && size_t(plan.lend) < plan.steps.size() && !plan.captures && !keeps_operands(ctx);
+    const bool lends = spare && size_t(plan.lend) < plan.steps.size() && plan.segments.empty() && !keeps_operands(ctx);
     spare_ = lends ? spare : nullptr;
     bind_inputs();
     bind_outputs();
@@ -209,7 +259,7 @@ class Run {
     Execution execution(plan_, ctx_, frame_, source);
     execution.refresh_packs();
     execution.bind_generators(generators_);
-    if (plan_.captures && !ctx_.detect_anomaly && !ctx_.observer)
+    if (!plan_.segments.empty() && !ctx_.detect_anomaly && !ctx_.observer)
       execution.run_captured();
     else if (spare_)
       run_and_borrow(execution);

@@ -12,17 +12,22 @@
 
 namespace pg {
 
+// The program of a segment.
+struct SegmentProgram {
+  std::unique_ptr<CapturedWork> work;  // a piece for each step
+  std::vector<char*> bases;            // those that its pieces were captured for
+  std::vector<char*> last;             // those of the last run
+};
+
 struct Frame {
-  std::vector<View> views;                // Plan::views with pointers
-  std::vector<char*> bases;               // start of each storage
-  std::vector<Ref<Buffer>> arenas;        // empty while the frame rests without memory
-  std::vector<Attrs> attrs;               // of random steps, with the keys of this run
-  std::vector<PackSlot> packs;            // one per entry of Plan::packs
-  std::vector<Ref<Buffer>> stacks;        // for storages of kind kStack
-  std::unique_ptr<CapturedWork> program;  // of a plan that captures: its steps
-  std::vector<int64_t> took;              // nanoseconds of each step, as measured in jobs
-  bool program_fits = false;              // whether it was captured for the bases `captured`
-  std::vector<char*> captured;            // the bases of the last run that had no program
+  std::vector<View> views;               // Plan::views with pointers
+  std::vector<char*> bases;              // start of each storage
+  std::vector<Ref<Buffer>> arenas;       // empty while the frame rests without memory
+  std::vector<Attrs> attrs;              // of random steps, with the keys of this run
+  std::vector<PackSlot> packs;           // one per entry of Plan::packs
+  std::vector<Ref<Buffer>> stacks;       // for storages of kind kStack
+  std::vector<int64_t> took;             // nanoseconds of each step, as measured in jobs
+  std::vector<SegmentProgram> programs;  // one per entry of Plan::segments
 };
 
 class FramePool {

@@ -39,11 +39,16 @@ class Execution {
   void run(size_t at, size_t end);
   // Later steps do not check for interrupts.
   void finish_uninterrupted() { interruptible_ = false; }
-  // Runs all steps as one program of the device, if the plan captures and the memory is the same as in the run before.
+  // Runs all steps, those of segments as programs of their device.
   void run_captured();
 
  private:
-  void* stream_for(const Step& step) const { return stream_ ? stream_ : stream_of(step.device); }
+  void* queue_of(Device device) const { return stream_ ? stream_ : stream_of(device); }
+  void write_number(Device device, void* to, int64_t number) const;
+  void run_segment(const Segment& segment, SegmentProgram& program);
+  bool find_changed(const Segment& segment, const std::vector<char*>& before, std::vector<int32_t>& changed) const;
+  bool touches_changed(const Step& step, const std::vector<char*>& before) const;
+  void capture(CapturedWork& work, const Segment& segment, int32_t step);
   void run_step(const Step& step);
   void run_steps(const Step* first, size_t count);
   void run_in_job(const Step& step);

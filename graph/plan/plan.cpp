@@ -9,6 +9,7 @@
 #include "graph/plan/arena.h"
 #include "graph/plan/commit.h"
 #include "graph/plan/lower.h"
+#include "graph/plan/segments.h"
 #include "graph/plan/simultaneous.h"
 #include "tensor/device_table.h"
 #include "tensor/settings.h"
@@ -250,16 +251,9 @@ class Planner : Lowering {
     for (PlanOutput& o : plan_->outputs) o.written = values_[size_t(o.written)].view;
     for (PlanValue& v : values_) plan_->layouts.push_back(std::move(v.layout));
     plan_->frames = std::make_unique<FramePool>(*plan_);
-    plan_->captures = can_capture();
     if (!plan_->options.body) find_simultaneous(*plan_);
+    find_segments(*plan_);
     if (keeps_source_) plan_->source = std::make_shared<const Graph>(graph_);
-  }
-  bool can_capture() const {
-    const auto& steps = plan_->steps;
-    if (plan_->options.body || steps.empty() || !pg::captures(steps[0].device)) return false;
-    return std::all_of(steps.begin(), steps.end(), [&](const Step& s) {
-      return !s.control && s.device == steps[0].device && (s.fused || only_queues(*s.op, *s.attrs, s.device));
-    });
   }
   void emit_scratch(const Draft& d, Step& step) {
     step.scratch_count = int32_t(d.scratch.size());

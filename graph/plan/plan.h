@@ -93,6 +93,13 @@ struct Step {
   const char* place = nullptr;  // KernelArgs::place, for devices other than the CPU
   bool poll = false;            // checks for cancellation before it runs
   int32_t at_once = 1;          // so many steps from this one on may run at once: fused ones that do not share memory
+  bool varies = false;          // in a segment: what it queues depends on more than the addresses of its memory
+};
+
+// Steps from `begin` to `end` that only queue work on one device.
+struct Segment {
+  int32_t begin, end;
+  Device device;
 };
 
 // A random step: its generator, and its tick counted from the generator's state at the start of the run.
@@ -157,8 +164,8 @@ class Plan {
   std::vector<std::shared_ptr<const PreparedKernel>> prepared;
   std::vector<PackedInput> packs;
   std::vector<std::unique_ptr<const ControlStep>> controls;
-  int32_t stacks = 0;     // number of storages of kind kStack
-  bool captures = false;  // all steps run on one device, which takes them as one program
+  int32_t stacks = 0;             // number of storages of kind kStack
+  std::vector<Segment> segments;  // steps that a device takes as a program, in order
   std::unique_ptr<FramePool> frames;
   const uint64_t serial;                // the number of the plan; no other one has it
   std::shared_ptr<const Graph> source;  // the graph of a plan with fused steps, or with steps that work in place

@@ -12,8 +12,8 @@
   F(cuEventDestroy) F(cuEventRecord) F(cuEventSynchronize) F(cuMemAlloc) F(cuMemFree) F(cuMemGetInfo) \
   F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemcpyDtoDAsync) \
   F(cuMemcpyPeerAsync) F(cuMemsetD8Async) F(cuModuleLoadData) F(cuModuleGetFunction) F(cuLaunchKernel) \
-  F(cuStreamBeginCapture) F(cuStreamEndCapture) F(cuGraphInstantiate) F(cuGraphExecUpdate) F(cuGraphLaunch) \
-  F(cuGraphExecDestroy) F(cuGraphDestroy)
+  F(cuStreamBeginCapture) F(cuStreamEndCapture) F(cuGraphCreate) F(cuGraphGetNodes) F(cuGraphAddChildGraphNode) \
+  F(cuGraphInstantiate) F(cuGraphExecChildGraphNodeSetParams) F(cuGraphLaunch) F(cuGraphExecDestroy) F(cuGraphDestroy)
 // clang-format on
 
 namespace pg::cuda {

@@ -62,13 +62,14 @@ CUfunction family_kernel(Stream& stream, const KernelKey& key, FunctionRef<std::
 
 Scratch::Scratch(Stream& stream, size_t bytes)
     : stream_(stream),
-      data_(stream.gpu.memory->allocate(stream.capture ? nullptr : &stream, std::max<size_t>(bytes, 1))) {
+      data_(stream.capture ? stream.capture->scratch.take(std::max<size_t>(bytes, 1))
+                           : stream.gpu.memory->allocate(&stream, std::max<size_t>(bytes, 1))) {
   if (!data_) throw OutOfMemory(fmt::format("out of memory: a kernel needs {} bytes", bytes));
 }
 
 Scratch::~Scratch() {
   if (stream_.capture)
-    stream_.capture->scratch.push_back(data_);
+    stream_.capture->scratch.give(data_);
   else
     stream_.gpu.memory->release(&stream_, data_);
 }

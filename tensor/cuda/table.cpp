@@ -101,6 +101,7 @@ const DeviceTable& table() {
       .kernel_for = pointwise_row,
       .host_fallback = true,
       .compile = compile_body,
+      .create_program = create_program,
       .begin_capture = begin_capture,
       .end_capture = end_capture,
       .launch = launch_program,

@@ -286,6 +286,7 @@ const pg::DeviceTable* full_table(const char* name) {
   table.kernel_for = host_kernel;
   table.supports = nullptr;
   table.compile = compile;
+  table.create_program = queue::create_program;
   table.begin_capture = queue::begin_capture;
   table.end_capture = queue::end_capture;
   table.launch = queue::launch;

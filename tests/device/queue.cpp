@@ -36,11 +36,14 @@ struct Task {
   std::shared_ptr<Mark> reaches, after;  // the mark that it records, the mark that it waits for
 };
 
+using Piece = std::vector<Task>;
+using Program = std::vector<Piece>;
+
 struct Stream : std::enable_shared_from_this<Stream> {
   std::deque<Task> tasks;
   std::shared_ptr<Failure> failure;
-  std::unique_ptr<std::vector<Task>> program;  // the program that is being captured
-  bool destroyed = false;                      // is removed when its work is done
+  std::unique_ptr<Piece> captured;  // the piece that is being captured
+  bool destroyed = false;           // is removed when its work is done
 };
 
 struct Event {
@@ -123,6 +126,7 @@ void raise(std::shared_ptr<Failure> failure) {
   }
 }
 
+Program& program_at(void* program) { return *static_cast<Program*>(program); }
 Stream& stream_at(void* stream) { return *static_cast<Stream*>(stream); }
 
 }  // namespace
@@ -176,41 +180,43 @@ void add(void* stream, std::function<void()> work, const char* place, bool alway
   const std::lock_guard hold(queues().lock);
   Stream& s = stream_at(stream);
   Task task{std::move(work), place, always, nullptr, nullptr};
-  if (s.program)
-    s.program->push_back(std::move(task));
+  if (s.captured)
+    s.captured->push_back(std::move(task));
   else
     s.tasks.push_back(std::move(task));
 }
 
-void begin_capture(int, void* stream) {
+void* create_program(int) { return new Program; }
+
+void begin_capture(int, void* stream, void*) {
   const std::lock_guard hold(queues().lock);
-  stream_at(stream).program = std::make_unique<std::vector<Task>>();
+  stream_at(stream).captured = std::make_unique<Piece>();
 }
 
-// Patches a program of as many tasks.
-void* end_capture(int, void* stream, void* old) {
+void end_capture(int, void* stream, void* program, size_t piece) {
   const std::lock_guard hold(queues().lock);
-  std::unique_ptr<std::vector<Task>> program(static_cast<std::vector<Task>*>(old)),
-      next = std::move(stream_at(stream).program);
-  if (!program || program->size() != next->size()) return next.release();
-  *program = std::move(*next);
-  return program.release();
+  const std::unique_ptr<Piece> work = std::move(stream_at(stream).captured);
+  Program& pieces = program_at(program);
+  if (piece == pg::kNoPiece) return;
+  if (piece > pieces.size()) std::abort();
+  if (piece == pieces.size()) pieces.emplace_back();
+  pieces[piece] = std::move(*work);
 }
 
 void launch(int, void* stream, void* program) {
   const std::lock_guard hold(queues().lock);
-  for (const Task& task : *static_cast<std::vector<Task>*>(program)) stream_at(stream).tasks.push_back(task);
+  for (const Piece& piece : program_at(program))
+    for (const Task& task : piece) stream_at(stream).tasks.push_back(task);
 }
 
-void destroy_program(int, void* program) { delete static_cast<std::vector<Task>*>(program); }
+void destroy_program(int, void* program) { delete &program_at(program); }
 
-void* copy_program(void* program) { return new std::vector<Task>(*static_cast<std::vector<Task>*>(program)); }
+void* copy_program(void* program) { return new Program(program_at(program)); }
 
-bool patch_program(void* program, void* other) {
-  auto &to = *static_cast<std::vector<Task>*>(program), &from = *static_cast<std::vector<Task>*>(other);
-  if (to.size() != from.size()) return false;
-  to = from;
-  return true;
+size_t tasks_of(void* program) {
+  size_t count = 0;
+  for (const Piece& piece : program_at(program)) count += piece.size();
+  return count;
 }
 
 void around_work(void (*before)(), void (*after)()) {

@@ -18,13 +18,14 @@ void synchronize(int index, void* stream);
 
 // `place`: LateError::place. Work after a failure is dropped unless `always` is set.
 void add(void* stream, std::function<void()> work, const char* place = nullptr, bool always = false);
-// Programs: work that each launch queues again.
-void begin_capture(int index, void* stream);
-void* end_capture(int index, void* stream, void* old);
+// Programs: work that each launch queues again, in pieces.
+void* create_program(int index);
+void begin_capture(int index, void* stream, void* program);
+void end_capture(int index, void* stream, void* program, size_t piece);
 void launch(int index, void* stream, void* program);
 void destroy_program(int index, void* program);
 void* copy_program(void* program);
-bool patch_program(void* program, void* other);  // false: they differ in the number of tasks
+size_t tasks_of(void* program);
 
 // What is called before and after work runs on the host's thread.
 void around_work(void (*before)(), void (*after)());

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include "graph/exec/exec.h"
 #include "graph/passes/passes.h"
@@ -81,7 +83,8 @@ TEST_CASE("a plan of one device runs as one program while its memory is the same
   const Device device = full_device();
   Context ctx;
   const auto plan = make_plan(chain_on(device, 3));
-  CHECK(plan->captures);
+  REQUIRE(plan->segments.size() == 1);
+  CHECK(plan->segments[0].end == int32_t(plan->steps.size()));
   const Value x = floats(device, {1, 2, 3}), y = floats(device, {2, 2, -1});
   std::vector<Value> kept;
   for (int round = 0; round < 12; ++round) {
@@ -99,24 +102,26 @@ TEST_CASE("a program is patched for other addresses, and queued launches keep th
   const DeviceTable& table = device_table(device);
   const Value from = floats(device, {1, 2, 3});
   const Value a = floats(device, {0, 0, 0}), b = floats(device, {0, 0, 0}), c = floats(device, {0, 0, 0});
-  const auto capture = [&](std::vector<Value> targets, void* old) {
-    void* stream = table.create_stream(device.index);
-    table.begin_capture(device.index, stream);
-    for (const Value& to : targets) table.copy(device.index, stream, to.array().data(), from.array().data(), 12);
-    void* program = table.end_capture(device.index, stream, old);
-    table.destroy_stream(device.index, stream);
-    return program;
+  std::optional<CapturedWork> work(device);
+  const auto copies = [&](const Value& from_value, std::vector<Value> targets) {
+    return [&table, device, from_value, targets](void* stream) {
+      for (const Value& to : targets)
+        table.copy(device.index, stream, to.array().data(), from_value.array().data(), 12);
+    };
   };
-  void* program = capture({a}, nullptr);
-  table.launch(device.index, stream_of(device), program);
-  CHECK(capture({b}, program) == program);
+  work->capture(0, copies(from, {a}));
+  work->launch();
+  work->capture(0, copies(from, {b}));
   CHECK(read(b) == std::vector<float>{0, 0, 0});
   CHECK(read(a) == std::vector<float>{1, 2, 3});
-  table.launch(device.index, stream_of(device), program);
+  work->launch();
   CHECK(read(b) == std::vector<float>{1, 2, 3});
-  program = capture({b, c}, program);  // other work
-  table.launch(device.index, stream_of(device), program);
-  table.destroy_program(device.index, program);
+  table.clear(device.index, stream_of(device), b.array().data(), 12);
+  work->capture(0, copies(from, {a, b}));  // other work
+  work->capture(1, copies(b, {c}));        // and a piece after it
+  CHECK_THROWS_AS(work->capture(1, [](void*) { throw Error("a kernel fails"); }), Error);
+  work->launch();
+  work.reset();
   CHECK(read(c) == std::vector<float>{1, 2, 3});
 }
 
@@ -135,12 +140,41 @@ TEST_CASE("the work of a destroyed stream still runs") {
   CHECK(read(to) == std::vector<float>{1, 2});
 }
 
-TEST_CASE("a plan whose steps wait for the host does not run as a program") {
+TEST_CASE("steps that wait for the host are between programs") {
   const Device device = full_device();
   GraphSketch g;
-  const Operand x = input_on(g, device, "x", {3});
-  const Operand host = g.op("to", {g.op("exp", {x})}, {{"device", Device{}}});
-  CHECK(!make_plan(g.done({host}))->captures);
+  const Operand x = input_on(g, device, "x", {3}), y = g.op("exp", {x});
+  const Operand host = g.op("to", {y}, {{"device", Device{}}}), back = g.op("to", {host}, {{"device", device}});
+  const auto plan = make_plan(g.done({g.op("add", {back, y})}));
+  REQUIRE(plan->segments.size() == 2);
+  CHECK(plan->segments[0].end == 1);
+  CHECK(plan->segments[1].begin == 3);
+  Context ctx;
+  const float one = std::exp(1.0F);
+  for (int round = 0; round < 3; ++round) {
+    Value in[] = {floats(device, {0, 1, 0})};
+    CHECK(read(run(*plan, ctx, in)[0]) == std::vector<float>{2, 2 * one, 2});
+  }
+}
+
+TEST_CASE("a program draws other numbers at each run") {
+  const Device device = full_device();
+  GraphSketch g;
+  const Operand x = input_on(g, device, "x", {64});
+  Operand y = g.op("dropout", {x}, {{"p", 0.5}, {"training", true}, {"generator", RandomKey{0, 0}}});
+  for (const char* op : {"exp", "neg", "tanh", "sin", "cos"}) y = g.op(op, {y});
+  const auto plan = make_plan(g.done({y}));
+  REQUIRE(plan->segments.size() == 1);
+  Context ctx;
+  Value in[] = {make_filled({DType::kFloat32, device, {64}}, 1)};
+  std::vector<std::vector<float>> seen;
+  for (uint64_t round = 0; round < 4; ++round) {
+    const RandomKey state{7, round / 2};
+    seen.push_back(read(run(*plan, ctx, in, {&state, 1})[0]));
+  }
+  CHECK(seen[0] == seen[1]);
+  CHECK(seen[2] == seen[3]);
+  CHECK(seen[1] != seen[2]);
 }
 
 TEST_CASE("the late error of a step on a device has the step's line") {

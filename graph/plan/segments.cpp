@@ -1,0 +1,99 @@
+#include "graph/plan/segments.h"
+
+#include <algorithm>
+
+#include "tensor/device_table.h"
+#include "tensor/op.h"
+
+namespace pg {
+namespace {
+
+constexpr int64_t kMostUnrolled = 1024;  // steps of a loop and of its bodies, which a program has one by one
+
+int64_t unrolled(const Step& step);
+int64_t unrolled(const Plan& plan) {
+  int64_t count = 0;
+  for (const Step& step : plan.steps) count = std::min(count + unrolled(step), kMostUnrolled + 1);
+  return count;
+}
+// The number of steps that run for this one. Loops without a limit count as too many.
+int64_t unrolled(const Step& step) {
+  if (!step.control) return 1;
+  const int64_t limit = step.control->is_loop ? step.control->loop.limit : -1;
+  if (limit < 0 || limit > kMostUnrolled) return kMostUnrolled + 1;
+  return std::min(limit * (1 + unrolled(*step.control->bodies[0])), kMostUnrolled + 1);
+}
+
+const Storage* storage_of(const Plan& plan, int32_t view) {
+  const int32_t storage = plan.slots[size_t(view)].storage;
+  return storage < 0 ? nullptr : &plan.storages[size_t(storage)];
+}
+
+// Whether any of the views has such a storage.
+template <class F>
+bool any_storage(const Plan& plan, int32_t first, int32_t count, F f) {
+  for (int32_t i = first; i < first + count; ++i)
+    if (const Storage* s = storage_of(plan, i); s && f(*s)) return true;
+  return false;
+}
+
+bool takes_all(const Plan& plan, Device device);
+
+// Whether the step only queues work of the device, the same at each run but for addresses and Step::varies.
+bool takes(const Plan& plan, const Step& step, Device device) {
+  const auto outside = [&](const Storage& s) { return !(s.device == device) && !host_reads(s.device); };
+  const auto elsewhere = [&](const Storage& s) { return !(s.device == device); };
+  if (any_storage(plan, step.in, step.in_count, outside) || any_storage(plan, step.out, step.out_count, elsewhere))
+    return false;
+  if (!step.control) return step.device == device && (step.fused || only_queues(*step.op, step.device));
+  const LoopForm& form = step.control->loop;
+  if (!step.control->is_loop || form.counted || form.conditional || unrolled(step) > kMostUnrolled) return false;
+  const KernelRow fill = registry().kernel(op_named<"full">(), device);
+  if (!fill.fn || !only_queues(op_named<"full">(), device)) return false;
+  const bool grows =
+      any_storage(plan, step.out, step.out_count, [](const Storage& s) { return s.kind == Storage::kStack; });
+  return !grows && !any_storage(plan, step.in, step.in_count, elsewhere) && takes_all(*step.control->bodies[0], device);
+}
+
+bool takes_all(const Plan& plan, Device device) {
+  return plan.packs.empty() &&
+         std::all_of(plan.steps.begin(), plan.steps.end(), [&](const Step& s) { return takes(plan, s, device); });
+}
+
+// Whether runs differ in random numbers. A random op that drops a share of 0 draws none.
+bool draws(const OpDef& op, const Attrs& attrs) {
+  const int share = op.attr_index("dropout_p");
+  return share < 0 || std::get<double>(attrs[size_t(share)]) != 0;
+}
+
+// Whether a step reads what is not in the memory of the device: the key of a generator, or a number of the host that
+// may change.
+bool varies(const Plan& plan, const Step& step) {
+  if (step.random >= 0 && draws(*step.op, *step.attrs)) return true;
+  if (step.control) {
+    const Plan& body = *step.control->bodies[0];
+    return std::any_of(body.steps.begin(), body.steps.end(), [&](const Step& s) { return varies(body, s); });
+  }
+  return any_storage(plan, step.in, step.in_count, [](const Storage& s) {
+    return host_reads(s.device) && s.kind != Storage::kImmediate && s.kind != Storage::kConstant;
+  });
+}
+
+}  // namespace
+
+void find_segments(Plan& plan) {
+  if (plan.options.body) return;
+  const auto count = int32_t(plan.steps.size());
+  for (int32_t begin = 0; begin < count;) {
+    const Step& first = plan.steps[size_t(begin)];
+    const bool loop = first.control && first.out_count > 0;
+    const Device device = loop ? plan.views[size_t(first.out)].type->device : first.device;
+    int32_t end = begin;
+    while (captures(device) && end < count && takes(plan, plan.steps[size_t(end)], device)) ++end;
+    if (end > begin) plan.segments.push_back({begin, end, device});
+    for (int32_t i = begin; i < end; ++i) plan.steps[size_t(i)].varies = varies(plan, plan.steps[size_t(i)]);
+    begin = std::max(end, begin + 1);
+  }
+}
+
+}  // namespace pg
