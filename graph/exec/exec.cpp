@@ -84,16 +84,16 @@ void Execution::run_observed(const Step& step) {
 
 // A segment becomes a program in the second run. Later runs patch the steps whose memory has moved, and launch it. The
 // device is faster at single steps where most would have to be patched.
-void Execution::run_captured() {
+void Execution::run_captured(size_t at, size_t end) {
   frame_.programs.resize(plan_.segments.size());
-  size_t at = 0;
   for (size_t k = 0; k < plan_.segments.size(); ++k) {
     const Segment& segment = plan_.segments[k];
+    if (size_t(segment.begin) < at || size_t(segment.end) > end) continue;
     run(at, size_t(segment.begin));
     run_segment(segment, frame_.programs[k]);
     at = size_t(segment.end);
   }
-  run(at, plan_.steps.size());
+  run(at, end);
 }
 
 void Execution::run_segment(const Segment& segment, SegmentProgram& program) {
@@ -118,14 +118,18 @@ void Execution::run_segment(const Segment& segment, SegmentProgram& program) {
 // Finds the steps that a program has to be patched for. Returns whether they are few.
 bool Execution::find_changed(const Segment& segment, const std::vector<char*>& before,
                              std::vector<int32_t>& changed) const {
-  constexpr size_t kPatch = 3;  // a step that is patched takes about the time of so many that run
+  constexpr int64_t kPatch = 3;  // a kernel that is patched takes the host about the time of so many that are launched
   changed.clear();
+  int64_t all = 0, patched = 0;
   const bool same = before == frame_.bases;
   for (int32_t i = segment.begin; i < segment.end; ++i) {
     const Step& step = plan_.steps[size_t(i)];
-    if (step.varies || (!same && touches_changed(step, before))) changed.push_back(i);
+    all += step.work;
+    if (!step.varies && (same || !touches_changed(step, before))) continue;
+    changed.push_back(i);
+    patched += step.work;
   }
-  return kPatch * changed.size() <= size_t(segment.end - segment.begin);
+  return kPatch * patched <= all;
 }
 
 bool Execution::touches_changed(const Step& step, const std::vector<char*>& before) const {
@@ -248,7 +252,7 @@ class Run {
                              std::span<const Value> targets = {})
       : plan_(plan), ctx_(ctx), inputs_(inputs), generators_(generators), lease_(*plan.frames), frame_(*lease_) {
     if (!targets.empty() && fit(targets)) targets_ = targets;
-    const bool lends = spare && size_t(plan.lend) < plan.steps.size() && plan.segments.empty() && !keeps_operands(ctx);
+    const bool lends = spare && size_t(plan.lend) < plan.steps.size() && !keeps_operands(ctx);
     spare_ = lends ? spare : nullptr;
     bind_inputs();
     bind_outputs();
@@ -259,12 +263,10 @@ class Run {
     Execution execution(plan_, ctx_, frame_, source);
     execution.refresh_packs();
     execution.bind_generators(generators_);
-    if (!plan_.segments.empty() && !ctx_.detect_anomaly && !ctx_.observer)
-      execution.run_captured();
-    else if (spare_)
+    if (spare_)
       run_and_borrow(execution);
     else
-      execution();
+      run_part(execution, 0, plan_.steps.size());
     take_outputs(out);
   }
 
@@ -307,14 +309,37 @@ class Run {
         copies_.push_back({i, to_contiguous(ctx_, inputs_[i].detached())});
         array = &copies_.back().value.array();
       }
-      plan_.frames->patch(frame_, int32_t(i), static_cast<char*>(array->data()));
+      const bool staged = !plan_.staged.empty() && plan_.staged[i];
+      plan_.frames->patch(frame_, int32_t(i), staged ? stage(i, *array) : static_cast<char*>(array->data()));
     }
+  }
+
+  // Returns the address that the steps read an input at. A copy takes less time than to patch the programs whenever the
+  // input comes at another address.
+  char* stage(size_t i, const Array& array) {
+    frame_.staged.resize(plan_.staged.size());
+    StagedInput& input = frame_.staged[i];
+    auto* const data = static_cast<char*>(array.data());
+    const char* const before = std::exchange(input.last, data);
+    const Storage& storage = plan_.storages[i];
+    if (!input.copy && (!before || before == data)) return data;
+    if (!input.copy) input.copy = Buffer::allocate(storage.device, storage.bytes);
+    auto* const copy = static_cast<char*>(input.copy->data);
+    copy_within(storage.device, copy, data, storage.bytes.count());
+    return copy;
+  }
+
+  void run_part(Execution& execution, size_t at, size_t end) {
+    if (plan_.segments.empty() || ctx_.detect_anomaly || ctx_.observer)
+      execution.run(at, end);
+    else
+      execution.run_captured(at, end);
   }
 
   void run_and_borrow(Execution& execution) {
     const double start = thread_seconds();
     const size_t lend = size_t(plan_.lend);
-    execution.run(0, lend);
+    run_part(execution, 0, lend);
     ctx_.poll();
     const bool quick = thread_seconds() - start < kPatience;
     SmallVector<Loan, 4> loans;
@@ -322,7 +347,7 @@ class Run {
       if (plan_.fresh[i].lendable >= 0) bind_lendable(i, quick, loans);
     if (!loans.empty()) execution.finish_uninterrupted();
     try {
-      execution.run(lend, plan_.steps.size());
+      run_part(execution, lend, plan_.steps.size());
     } catch (...) {
       for (const Loan& loan : loans) {
         const Storage& storage = plan_.storages[size_t(plan_.fresh[loan.fresh].storage)];

@@ -155,6 +155,7 @@ void FramePool::attach(Frame& frame) {
 }
 
 void FramePool::detach(Frame& frame) {
+  frame.staged.clear();
   if (frame.arenas.empty()) return;
   frame.arenas.clear();
   held_ -= plan_.arena_bytes().count();

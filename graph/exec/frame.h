@@ -19,6 +19,12 @@ struct SegmentProgram {
   std::vector<char*> last;             // those of the last run
 };
 
+// An input of Plan::staged. It is copied once it has come at two addresses.
+struct StagedInput {
+  const char* last = nullptr;
+  Ref<Buffer> copy;
+};
+
 struct Frame {
   std::vector<View> views;               // Plan::views with pointers
   std::vector<char*> bases;              // start of each storage
@@ -28,6 +34,7 @@ struct Frame {
   std::vector<Ref<Buffer>> stacks;       // for storages of kind kStack
   std::vector<int64_t> took;             // nanoseconds of each step, as measured in jobs
   std::vector<SegmentProgram> programs;  // one per entry of Plan::segments
+  std::vector<StagedInput> staged;       // by input, if the plan stages any
 };
 
 class FramePool {

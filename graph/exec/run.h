@@ -39,8 +39,8 @@ class Execution {
   void run(size_t at, size_t end);
   // Later steps do not check for interrupts.
   void finish_uninterrupted() { interruptible_ = false; }
-  // Runs all steps, those of segments as programs of their device.
-  void run_captured();
+  // The same with segments as programs of their device. No segment crosses `at` or `end`.
+  void run_captured(size_t at, size_t end);
 
  private:
   void* queue_of(Device device) const { return stream_ ? stream_ : stream_of(device); }

@@ -94,6 +94,7 @@ struct Step {
   bool poll = false;            // checks for cancellation before it runs
   int32_t at_once = 1;          // so many steps from this one on may run at once: fused ones that do not share memory
   bool varies = false;          // in a segment: what it queues depends on more than the addresses of its memory
+  int32_t work = 1;             // in a segment: how many kernels it queues, about
 };
 
 // Steps from `begin` to `end` that only queue work on one device.
@@ -166,6 +167,7 @@ class Plan {
   std::vector<std::unique_ptr<const ControlStep>> controls;
   int32_t stacks = 0;             // number of storages of kind kStack
   std::vector<Segment> segments;  // steps that a device takes as a program, in order
+  std::vector<bool> staged;       // by input, or empty: whether a run may read a copy of it, at an address that stays
   std::unique_ptr<FramePool> frames;
   const uint64_t serial;                // the number of the plan; no other one has it
   std::shared_ptr<const Graph> source;  // the graph of a plan with fused steps, or with steps that work in place

@@ -8,7 +8,9 @@
 namespace pg {
 namespace {
 
-constexpr int64_t kMostUnrolled = 1024;  // steps of a loop and of its bodies, which a program has one by one
+constexpr int32_t kLeastWork = 3;              // kernels of a program
+constexpr Bytes kMostStaged = Bytes(1 << 20);  // of an input
+constexpr int64_t kMostUnrolled = 1024;        // steps of a loop and of its bodies, which a program has one by one
 
 int64_t unrolled(const Step& step);
 int64_t unrolled(const Plan& plan) {
@@ -79,6 +81,23 @@ bool varies(const Plan& plan, const Step& step) {
   });
 }
 
+// Inputs that segments read and no step writes.
+void find_staged(Plan& plan) {
+  for (const Segment& segment : plan.segments)
+    for (int32_t s = segment.begin; s < segment.end; ++s) {
+      const Step& step = plan.steps[size_t(s)];
+      for (int32_t i = step.in; i < step.in + step.in_count; ++i) {
+        const Storage* storage = storage_of(plan, i);
+        if (!storage || storage->kind != Storage::kInput || !(storage->device == segment.device)) continue;
+        if (storage->bytes == Bytes() || storage->bytes > kMostStaged) continue;
+        plan.staged.resize(plan.input_types.size());
+        plan.staged[size_t(storage->index)] = true;
+      }
+    }
+  for (const Storage& s : plan.storages)
+    if (s.donor >= 0 && !plan.staged.empty()) plan.staged[size_t(s.donor)] = false;
+}
+
 }  // namespace
 
 void find_segments(Plan& plan) {
@@ -88,12 +107,17 @@ void find_segments(Plan& plan) {
     const Step& first = plan.steps[size_t(begin)];
     const bool loop = first.control && first.out_count > 0;
     const Device device = loop ? plan.views[size_t(first.out)].type->device : first.device;
-    int32_t end = begin;
-    while (captures(device) && end < count && takes(plan, plan.steps[size_t(end)], device)) ++end;
-    if (end > begin) plan.segments.push_back({begin, end, device});
-    for (int32_t i = begin; i < end; ++i) plan.steps[size_t(i)].varies = varies(plan, plan.steps[size_t(i)]);
+    int32_t end = begin, work = 0;
+    while (captures(device) && end < count && takes(plan, plan.steps[size_t(end)], device)) {
+      Step& step = plan.steps[size_t(end)];
+      step.varies = varies(plan, step);
+      work += step.work = int32_t(unrolled(step));
+      if (++end == plan.lend) break;  // spare memory is lent between two programs
+    }
+    if (work >= kLeastWork) plan.segments.push_back({begin, end, device});
     begin = std::max(end, begin + 1);
   }
+  find_staged(plan);
 }
 
 }  // namespace pg

@@ -4,7 +4,7 @@
 
 namespace pg {
 
-// Sets Plan::segments, and Step::varies of the steps in them.
+// Sets Plan::segments and Plan::staged, and Step::varies and work of the steps in segments.
 void find_segments(Plan& plan);
 
 }  // namespace pg

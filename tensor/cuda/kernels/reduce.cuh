@@ -94,7 +94,17 @@ __device__ inline Acc total_of(const Args& a, int64_t o, int64_t begin, int64_t 
   const Elements x(a, o);
   const double center = kCentered ? a.centers[o] : 0;
   Acc total = term(x[begin], center);
-  for (int64_t i = begin + step; i < end; i += step) total = combine(total, term(x[i], center));
+  int64_t i = begin + step;
+  // Loads of several elements do not wait for each other. The order of the sum is that of the elements.
+  constexpr int kBatch = 4;
+  for (; i + (kBatch - 1) * step < end; i += kBatch * step) {
+    T batch[kBatch];
+    PERIGEE_UNROLL
+    for (int k = 0; k < kBatch; ++k) batch[k] = x[i + k * step];
+    PERIGEE_UNROLL
+    for (int k = 0; k < kBatch; ++k) total = combine(total, term(batch[k], center));
+  }
+  for (; i < end; i += step) total = combine(total, term(x[i], center));
   return total;
 }
 
