@@ -1,4 +1,4 @@
-// Which steps of a plan a device can run as programs (graph/exec/exec.cpp: run_captured).
+// Which steps of a plan a device can run as programs (graph/exec/captured.cpp).
 #pragma once
 #include "graph/plan/plan.h"
 

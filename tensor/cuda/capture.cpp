@@ -43,7 +43,7 @@ struct Program {
   ~Program() {
     drop();
     // Its memory goes to other streams.
-    if (last) driver().cuStreamSynchronize.status(last);
+    if (last && !scratch.empty()) driver().cuStreamSynchronize.status(last);
   }
   Program(const Program&) = delete;
 

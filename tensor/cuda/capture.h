@@ -17,6 +17,7 @@ class ScratchPool {
   ScratchPool(const ScratchPool&) = delete;
   void* take(size_t bytes);  // null: memory has run out
   void give(void* data);
+  bool empty() const { return all_.empty(); }
 
  private:
   Gpu& gpu_;
