@@ -126,7 +126,7 @@ void Execution::run_steps(const Step* first, size_t count) {
   }
   poll &= interruptible_;
   if (poll) ctx_.poll();
-  const auto run = [&] { first->fused->run_all(calls, stream_for(*first)); };
+  const auto run = [&] { first->fused->run_all(calls, queue_of(first->device)); };
   if (poll && first + count <= plan_.steps.data() + plan_.commit) return ctx_.cancellable(run);
   run();
 }
