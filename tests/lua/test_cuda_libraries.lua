@@ -27,21 +27,20 @@ t.test("a plan is made once for a shape, and 64 of them are kept", function()
   t.equal(calls("cufftMakePlanMany64"), before + 2 + 71)
 end)
 
-t.test("a program keeps its plans", function()
-  local f = pg.jit(function(x) return pg.fft.irfft(pg.fft.rfft(x * 2), 33) + 1 end)
-  local x = pg.randn(3, 33)
-  local expected, launches = (x * 2 + 1):totable(), calls("cuGraphLaunch")
-  local function check(what)
+t.test("a program keeps its plans, also more than 64", function()
+  local function transforms(x)
+    local sums = {}
+    for n = 20, 89 do sums[#sums + 1] = pg.fft.rfft(x:narrow(1, 1, n)):square():sum() end
+    return pg.stack(sums)
+  end
+  local f, x = pg.jit(transforms), pg.randn(90)
+  local expected, launches = transforms(x):totable(), calls("cuGraphLaunch")
+  for run = 1, 4 do
     local y = f(x)
-    t.close(y, expected, {rtol = 1e-5, atol = 1e-5, what = what})
+    t.close(y, expected, {rtol = 1e-4, what = "run " .. run})
     y:release()  -- the next result has the same memory, which programs need
   end
-  for run = 1, 3 do check("run " .. run) end
-  local gone = calls("cufftDestroy")
-  for n = 100, 170 do pg.fft.rfft(pg.ones(n)) end
-  t.check(calls("cufftDestroy") > gone)
-  check("after other plans")
-  t.check(calls("cuGraphLaunch") - launches >= 2, "launches")
+  t.check(calls("cuGraphLaunch") - launches >= 3, "launches")
 end)
 
 t.test("odd places in memory, and dims in the middle", function()
