@@ -217,7 +217,8 @@ t.test("large products, convolutions and pools are cut too", function()
         if slices % 8 == 0 then pg.ones(300, 300):sum() end  -- the host uses the threads meanwhile
       end
       t.check(job:result() == expected, name)
-      t.check(slices >= fewest, name .. ": " .. slices .. " slices")
+      -- Threads that are behind may pass several places where others wait.
+      t.check(slices * threads >= fewest, name .. ": " .. slices .. " slices")
     end
     pg.set_num_threads(before)
   end
