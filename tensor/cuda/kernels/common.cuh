@@ -27,6 +27,21 @@ __device__ inline auto key_of(V v) {
   }
 }
 
+// Joins the values of the threads of a block that have the same place among `width` neighbours; all of them get the
+// result. All threads of the block call it, of which there is a power of two; `shared` has an element for each.
+template <class V, class F>
+__device__ inline V over_block(V* shared, V value, F join, int width = 1) {
+  const int thread = int(threadIdx.x);
+  __syncthreads();  // what was read of the last call
+  shared[thread] = value;
+  for (int half = int(blockDim.x) / 2; half >= width; half /= 2) {
+    __syncthreads();
+    if (thread < half) shared[thread] = join(shared[thread], shared[thread + half]);
+  }
+  __syncthreads();
+  return shared[thread % width];
+}
+
 // The values of the threads of a block joined in their order: afterwards shared[t] has those of threads 0 to t. All
 // threads of the block call it; `shared` has an element for each.
 template <class V, class F>

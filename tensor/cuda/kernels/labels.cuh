@@ -49,19 +49,7 @@ struct Sum {
 // Joins the values of the threads that share a sample: one, or those of the block.
 template <bool kBlock, class F>
 __device__ inline double joined(double* shared, double value, F f) {
-  if constexpr (kBlock) {
-    const int thread = int(threadIdx.x);
-    __syncthreads();
-    shared[thread] = value;
-    for (int half = int(blockDim.x) / 2; half > 0; half /= 2) {
-      __syncthreads();
-      if (thread < half) shared[thread] = f(shared[thread], shared[thread + half]);
-    }
-    __syncthreads();
-    return shared[0];
-  } else {
-    return value;
-  }
+  return kBlock ? over_block(shared, value, f) : value;
 }
 
 // (1 - s) w[t] (lse - x[t]) + s / n sum(w (lse - x))

@@ -34,20 +34,6 @@ PERIGEE_KERNEL(copy_matrices, MatrixCopyArgs) {
   }
 }
 
-// Joins a value of each thread of the block; all threads get the result.
-template <class V, class F>
-__device__ inline V over_block(V* shared, V value, F f) {
-  const int thread = int(threadIdx.x);
-  __syncthreads();
-  shared[thread] = value;
-  for (int half = int(blockDim.x) / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (thread < half) shared[thread] = f(shared[thread], shared[thread + half]);
-  }
-  __syncthreads();
-  return shared[0];
-}
-
 // NaN counts as larger than all numbers.
 struct Larger {
   template <class V>

@@ -9,15 +9,8 @@ __device__ inline C at_or(const void* list, int64_t i, C absent) { return list ?
 
 // Returns the sum of the values of the threads that have the same place among `width` neighbours, to all of them.
 __device__ inline C block_sum(C* shared, C value, int width = 1) {
-  const int thread = int(threadIdx.x);
-  __syncthreads();
-  shared[thread] = value;
-  for (int half = int(blockDim.x) / 2; half >= width; half /= 2) {
-    __syncthreads();
-    if (thread < half) shared[thread] += shared[thread + half];
-  }
-  __syncthreads();
-  return shared[thread % width];
+  return over_block(
+      shared, value, [](C p, C q) { return p + q; }, width);
 }
 
 // One block a row.

@@ -21,21 +21,7 @@ PERIGEE_KERNEL(softmax_threads, LinesArgs) {
   }
 }
 
-// One block per line. Every thread gets the total of the values of all.
-template <bool kMax>
-__device__ inline C over_block(C* shared, C value) {
-  const int thread = int(threadIdx.x);
-  __syncthreads();
-  shared[thread] = value;
-  for (int half = int(blockDim.x) / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (thread < half)
-      shared[thread] = kMax ? larger(shared[thread], shared[thread + half]) : shared[thread] + shared[thread + half];
-  }
-  __syncthreads();
-  return shared[0];
-}
-
+// One block per line.
 PERIGEE_BLOCK_KERNEL(softmax_blocks, LinesArgs) {
   __shared__ C shared[256];
   const int64_t line = blockIdx.x, at = line / a.inner * a.n * a.inner + line % a.inner;
@@ -43,10 +29,11 @@ PERIGEE_BLOCK_KERNEL(softmax_blocks, LinesArgs) {
   T* y = static_cast<T*>(a.y) + at;
   C top = -std::numeric_limits<C>::infinity(), sum = 0;
   for (int64_t k = threadIdx.x; k < a.n; k += blockDim.x) top = larger(top, C(widen(x[k * a.inner])));
-  top = over_block<true>(shared, top);
+  top = over_block(shared, top, [](C p, C q) { return larger(p, q); });
   for (int64_t k = threadIdx.x; k < a.n; k += blockDim.x) sum += std::exp(C(widen(x[k * a.inner])) - top);
-  sum = over_block<false>(shared, sum);
-  for (int64_t k = threadIdx.x; k < a.n; k += blockDim.x) store_softmax(y + k * a.inner, C(widen(x[k * a.inner])), top, sum);
+  sum = over_block(shared, sum, [](C p, C q) { return p + q; });
+  for (int64_t k = threadIdx.x; k < a.n; k += blockDim.x)
+    store_softmax(y + k * a.inner, C(widen(x[k * a.inner])), top, sum);
 }
 
 }  // namespace pg::kernels
