@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tensor/cpu/conv/arguments.h"
+#include "tensor/cpu/conv/conv_last.h"
 #include "tensor/cpu/gemm/prepared.h"
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/register.h"
@@ -52,8 +53,12 @@ void convolve(const KernelArgs& args) {
   if (activates && !relu) cpu::activate(args);
 }
 
+// The library has no kernel for some convolutions with groups.
 bool pays(const KernelArgs& args, bool reorders) {
-  return all_float32(args) && cpu::conv_forward_prefers_channels_last(shape_of(args), reorders);
+  if (!all_float32(args)) return false;
+  const cpu::ConvShape s = shape_of(args);
+  return cpu::conv_forward_prefers_channels_last(s, reorders) &&
+         (s.groups == 1 || cpu::ConvLast::make(s, bool(args.in[2])));
 }
 
 // Calls pool(shape, channels, x, y) with arrays of the dtype that the kernel computes in.
