@@ -29,6 +29,11 @@ if(PERIGEE_TESTS)
   require(doctest_FOUND "doctest" doctest-dev)
 endif()
 
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
+  find_path(XBYAK_INCLUDE_DIR xbyak/xbyak.h)
+  require(XBYAK_INCLUDE_DIR "Xbyak" libxbyak-dev)
+endif()
+
 find_path(DLPACK_INCLUDE_DIR dlpack/dlpack.h)
 require(DLPACK_INCLUDE_DIR "DLPack" libdlpack-dev)
 

@@ -11,7 +11,7 @@ namespace {
 class RandomBody {
  public:
   explicit RandomBody(uint32_t seed) : rng(seed) {
-    const Dims spaces[] = {{}, {7}, {1000}, {3, 4}, {5, 300}, {2, 3, 260}, {33, 65}, {4, 1, 9}, {0, 3}};
+    const Dims spaces[] = {{}, {7}, {3000}, {3, 4}, {5, 600}, {2, 3, 460}, {33, 65}, {4, 1, 9}, {0, 3}};
     space_ = spaces[rng() % 9];
     const bool floats = rng() % 2;
     const int inputs = 1 + int(rng() % 6), steps = 1 + int(rng() % 40);

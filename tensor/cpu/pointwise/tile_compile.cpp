@@ -117,6 +117,14 @@ void compile_streaming(TilePlan& p) {
   compiler.compile();
 }
 
+// Machine code for spaces that repay it.
+void add_native(TileProgram& program, const TileLayout& layout) {
+  constexpr int64_t kRepaying = 1 << 11, kLarge = 1 << 18;  // the operands of others do not fill the caches
+  TileCode &code = program.levels[2], &streaming = program.streaming;
+  if (layout.size >= kRepaying) code.native = compile_native(code.steps);
+  if (layout.size >= kLarge) streaming.native = compile_native(streaming.steps);
+}
+
 void find_hazards(TilePlan& p) {
   for (size_t o = 0; o < p.first_write.size(); ++o)
     for (size_t i = 0; i < p.last_read.size(); ++i)
@@ -146,6 +154,7 @@ TileProgram compile_tiles(const TileBody& body, const TileLayout& layout) {
   for (int level = 0; level < 3; ++level) compile_level(p, level);
   find_hazards(p);
   compile_streaming(p);
+  add_native(program, layout);
   return program;
 }
 

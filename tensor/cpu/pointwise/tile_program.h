@@ -5,6 +5,7 @@
 #pragma once
 #include <vector>
 
+#include "tensor/cpu/pointwise/native.h"
 #include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/cpu/pointwise/tile_simd.h"
 #include "tensor/small_vector.h"
@@ -57,6 +58,7 @@ struct TileInstruction {
 struct TileCode {
   std::vector<TileInstruction> instructions;
   std::vector<Step> steps;
+  std::shared_ptr<const NativeCode> native;  // which blocks of the steps run; null: there is none
   bool pure = true;  // one chain, which needs no tiles
   int64_t cost = 0;  // picoseconds an element
 };

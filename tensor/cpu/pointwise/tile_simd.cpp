@@ -199,6 +199,7 @@ constexpr int formula_code(ChainOp op) { return int(op) - int(ChainOp::kFormula)
 
 void set_code(Step& step, ChainOp op) {
   const int code = formula_code(op), row = code / 4, operand = code % 2;
+  step.op = op;
   if (code < 0) return HWY_DYNAMIC_DISPATCH(fill_basic)(step, op);
   if (row >= kMaxSpans) return set_math_code(step, row - kMaxSpans, operand);
   HWY_DYNAMIC_DISPATCH(fill_formula)(step, row, code % 4 >= 2, operand);

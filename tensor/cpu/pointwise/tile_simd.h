@@ -68,6 +68,7 @@ constexpr ChainOp formula_step(int row, bool bools, int operand) {
 
 struct Step {
   using Code = void (*)();  // of the types that the instruction set gives; only run_chain calls them
+  ChainOp op = ChainOp::kEnd;
   Code block = nullptr, part = nullptr, one = nullptr;
   int32_t a = 0, b = 0;                     // entries of the table of addresses
   int32_t a_mask = -1, b_mask = -1;         // 0: the operand's address stays for all blocks
