@@ -59,8 +59,8 @@ struct TileCode {
   std::vector<TileInstruction> instructions;
   std::vector<Step> steps;
   std::shared_ptr<const NativeCode> native;  // which blocks of the steps run; null: there is none
-  bool pure = true;  // one chain, which needs no tiles
-  int64_t cost = 0;  // picoseconds an element
+  bool pure = true;                          // one chain, which needs no tiles
+  int64_t cost = 0;                          // picoseconds an element
 };
 
 struct TileProgram {
