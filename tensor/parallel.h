@@ -12,7 +12,7 @@ namespace pg {
 // Threads that a region of the current runtime may use, the caller included.
 int num_threads();
 
-// Calls body(begin, end) over a partition of [0, n) in pieces of at least `grain`, on the threads of the current
+// Calls body(begin, end) over a partition of [0, n) in pieces of at least half a grain, on the threads of the current
 // runtime; only on the calling thread if one piece is enough or a region is already running. A grain is about 10 µs of
 // work. Pieces do not depend on timing: the same n, grain and thread count give the same partition. Rethrows the first
 // exception. Within a PollScope a piece is cut again, into calls of at most 64 grains (8 items where the grain is 1),

@@ -107,9 +107,10 @@ int64_t planes_of(const View& v, int dims) {
 }
 
 // Returns the positions of maxima after checking that they lie in planes of `plane` elements.
-const int32_t* checked_places(const KernelArgs& args, int64_t plane) {
+const int32_t* checked_places(const KernelArgs& args, int dims, int64_t plane) {
   const View& index = args.in[1];
   const int32_t* places = index.as<const int32_t>();
+  if (cpu::places_within(planes_of(index, dims), plane, plane_of(index, dims), places)) return places;
   for (int64_t i = 0, n = index.numel(); i < n; ++i)
     if (places[i] < 0 || places[i] >= plane)
       bad_argument(args.op.name, "index", fmt::format("positions from 0 to {}", plane - 1),
@@ -120,7 +121,7 @@ const int32_t* checked_places(const KernelArgs& args, int64_t plane) {
 void max_pool_backward(const KernelArgs& args) {
   const View &dy = args.in[0], &dx = args.out[0];
   const int dims = int(args.attr<Ints>("size").size());
-  const int32_t* places = checked_places(args, plane_of(dx, dims));
+  const int32_t* places = checked_places(args, dims, plane_of(dx, dims));
   visit_compute(dx.dtype(), [&](auto tag, DType type) {
     using T = typename decltype(tag)::type;
     const Input<T> pdy(dy, type);
@@ -134,7 +135,7 @@ void max_pool_backward(const KernelArgs& args) {
 void max_pool_take(const KernelArgs& args) {
   const View &x = args.in[0], &y = args.out[0];
   const int dims = int(args.attr<int64_t>("dims"));
-  const int32_t* places = checked_places(args, plane_of(x, dims));
+  const int32_t* places = checked_places(args, dims, plane_of(x, dims));
   visit_compute(y.dtype(), [&](auto tag, DType type) {
     using T = typename decltype(tag)::type;
     const Input<T> px(x, type);

@@ -1,6 +1,7 @@
 #include "tensor/cpu/conv/pool.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -157,10 +158,27 @@ void zero_plane(T* to, int64_t n) {
   in_polled_blocks(n, kPolledElements, [&](int64_t begin, int64_t end) { std::fill(to + begin, to + end, T(0)); });
 }
 
+static int64_t planes_of_task(int64_t plane) {
+  return std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, plane));
+}
+
+bool places_within(int64_t planes, int64_t in_plane, int64_t out_plane, const int32_t* index) {
+  std::atomic<bool> within{true};
+  const uint32_t limit = uint32_t(std::min<int64_t>(in_plane - 1, INT32_MAX));
+  parallel_for(planes, planes_of_task(in_plane), [&](int64_t first, int64_t last) {
+    uint32_t signs = 0;  // the highest bit: some position or its distance from the limit is below zero
+    in_polled_blocks((last - first) * out_plane, kPolledElements, [&](int64_t begin, int64_t end) {
+      for (int64_t o = first * out_plane + begin; o < first * out_plane + end; ++o)
+        signs |= uint32_t(index[o]) | (limit - uint32_t(index[o]));
+    });
+    if (signs >> 31) within = false;
+  });
+  return within;
+}
+
 template <class T>
 void max_pool_backward(int64_t planes, int64_t in_plane, int64_t out_plane, const T* dy, const int32_t* index, T* dx) {
-  const int64_t grain = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, in_plane));
-  parallel_for(planes, grain, [&](int64_t first, int64_t last) {
+  parallel_for(planes, planes_of_task(in_plane), [&](int64_t first, int64_t last) {
     for (int64_t p = first; p < last; ++p) {
       T* to = dx + p * in_plane;
       zero_plane(to, in_plane);

@@ -24,6 +24,9 @@ int64_t pool_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, in
 template <class T>
 void max_pool_forward(const PoolShape& s, const T* x, T* y, int32_t* index);
 
+// Whether all positions are in a plane of the input. Each thread reads those that it uses in max_pool_backward.
+bool places_within(int64_t planes, int64_t in_plane, int64_t out_plane, const int32_t* index);
+
 // dx = zeros, plus dy added at the positions in `index`.
 template <class T>
 void max_pool_backward(int64_t planes, int64_t in_plane, int64_t out_plane, const T* dy, const int32_t* index, T* dx);

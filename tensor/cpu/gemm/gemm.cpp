@@ -16,8 +16,8 @@
 namespace pg::cpu {
 namespace {
 
-// Less work than this does not repay waking a thread.
-constexpr int64_t kMacsPerTask = 1 << 20;
+// Less work than this does not repay a second thread that is awake.
+constexpr int64_t kMacsPerTask = 1 << 18;
 
 struct Problem {
   bool trans_a, trans_b;
@@ -165,7 +165,7 @@ void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& 
     if (path == Path::kPrimitive) {
       const ProductGrid grid = *linear_grid(p.m, p.n, p.k);
       const auto blocks = [&](int64_t begin, int64_t end) { multiply_blocks(grid, p, a, b, c, finish, begin, end); };
-      return macs < 2 * task ? blocks(0, grid.count()) : parallel_parts(grid.count(), blocks);
+      return macs < 2 * task ? blocks(0, grid.count()) : parallel_products(grid.count(), macs, blocks);
     }
   }
   const bool by_rows = p.m > p.n;
@@ -184,7 +184,7 @@ void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& 
     finish(part.p.m, part.p.n, column, p.ldc, part.c);
   };
   if (parts == 1) return work(0);
-  parallel_parts(parts, [&](int64_t begin, int64_t end) {  // parts are not split, because each packs all of b
+  parallel_products(parts, macs, [&](int64_t begin, int64_t end) {  // parts are not split, because each packs all of b
     for (int64_t i = begin; i < end; ++i) work(i);
   });
 }
@@ -221,7 +221,7 @@ bool multiply_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t
                    int64_t ldb, uint16_t* c, int64_t ldc) {
   const bool by_columns = trans_b && m < n;  // columns of a plain b are reordered slowly
   const int64_t macs = m * n * k, length = by_columns ? n : m, units = (length + 15) / 16;
-  const int64_t parts = std::clamp<int64_t>(std::min(macs / (2 * kMacsPerTask), length / 64), 1, 4);
+  const int64_t parts = std::clamp<int64_t>(std::min(macs / (8 * kMacsPerTask), length / 64), 1, 4);
   const int64_t calls = std::min(units, std::max(parts, macs / kOneDnnMacsPerCall));
   std::atomic<bool> ok{true};
   parallel_parts(calls, [&](int64_t begin, int64_t end) {
@@ -260,11 +260,16 @@ void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w
 
 }  // namespace
 
+void parallel_products(int64_t parts, int64_t macs, FunctionRef<void(int64_t begin, int64_t end)> body) {
+  constexpr int64_t kWorthWaking = 2 << 20;
+  parallel_for(parts, macs < kWorthWaking ? 1 : 0, body);
+}
+
 std::optional<ProductGrid> linear_grid(int64_t m, int64_t n, int64_t k) {
   const int64_t macs = m * n * k;
   if (isa() < Isa::kAvx512 || m < 16 || n <= kGemvMaxRows || macs < 100000) return {};
   const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  const int64_t blocks = macs < 2 * kMacsPerTask ? 1 : macs < 16 * kMacsPerTask ? 2 : 4;  // that are worth a thread
+  const int64_t blocks = macs < 2 * kMacsPerTask ? 1 : macs < 64 * kMacsPerTask ? 2 : 4;  // that are worth a thread
   ProductGrid g{};
   g.row_blocks =
       m > kGridRows ? ceil_div(m, 4 * kGridRows) * 4 : std::clamp<int64_t>(std::min<int64_t>(blocks, 2), 1, m / 16);
@@ -292,7 +297,8 @@ void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* 
 void gemm_half(HalfKind kind, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a,
                int64_t lda, const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc) {
   const bool brain = kind == HalfKind::kBFloat16;
-  if (brain && m * n * k >= kMacsPerTask && !trans_a && multiply_bf16(trans_b, m, n, k, a, lda, b, ldb, c, ldc)) return;
+  if (brain && m * n * k >= 4 * kMacsPerTask && !trans_a && multiply_bf16(trans_b, m, n, k, a, lda, b, ldb, c, ldc))
+    return;
   const Problem p{trans_a, trans_b, m, n, k, lda, ldb, ldc};
   if (brain)
     gemm_widened<BFloat16>(p, a, b, c);

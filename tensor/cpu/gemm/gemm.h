@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "tensor/function_ref.h"
+
 namespace pg::cpu {
 
 // c[m, n] = op(a)[m, k] * op(b)[k, n]; op transposes if trans_a or trans_b. lda, ldb and ldc are distances between
@@ -46,6 +48,9 @@ struct ProductGrid {
 
 // Returns nothing where our own product is as fast.
 std::optional<ProductGrid> linear_grid(int64_t m, int64_t n, int64_t k);
+
+// parallel_parts for parts of a product of `macs` multiply-adds. Small ones use only threads that are awake.
+void parallel_products(int64_t parts, int64_t macs, FunctionRef<void(int64_t begin, int64_t end)> body);
 
 // Copies a dense matrix of `columns` columns to rows that are `ld` elements apart.
 template <class T>

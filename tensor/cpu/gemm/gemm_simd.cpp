@@ -239,7 +239,8 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<
   T* packed_a = scratch<T>(ScratchSlot::kPanel, a_size + b_size);
   T* packed_b = packed_a + a_size;
   const bool in_place = b.stored.row == 1 && m <= kGemmUnpackedRows && !b.packed;
-  const bool direct = a.col == 1 && a.row <= kDepth && a.row % 128 != 0;  // a block of rows then fits the cache as well as a packed one
+  const bool direct =
+      a.col == 1 && a.row <= kDepth && a.row % 128 != 0;  // a block of rows then fits the cache as well as a packed one
   for (int64_t j = 0; j < n; j += kBlockCols) {
     const int64_t cols = std::min(kBlockCols, n - j);
     const int64_t whole = in_place ? cols / kCols<T> * kCols<T> : 0;  // columns of b that are read without packing

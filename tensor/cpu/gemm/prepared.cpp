@@ -90,7 +90,7 @@ class PreparedGrid final : public PreparedKernel {
   void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const override {
     const float *x = in[0].as<float>(), *w = in[1].as<float>(), *bias = in[2].as<float>();
     float* y = out[0].as<float>();
-    parallel_parts(grid_.count(), [&](int64_t begin, int64_t end) {
+    parallel_products(grid_.count(), m_ * n_ * k_, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         poll_kernel();
         const int64_t row = i / grid_.column_blocks * grid_.rows, block = i % grid_.column_blocks;
