@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <xbyak/xbyak.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <string_view>
