@@ -210,3 +210,23 @@ t.test("the bits of a power do not depend on how the exponent is given", functio
     end
   end
 end)
+
+t.test("large results are those of their parts", function()
+  local n, half = 2 ^ 22 + 11, 2 ^ 21 + 3
+  local x, y = pg.rand(n) - 0.5, pg.rand(n) - 0.5
+  local ops = {
+    function(a, b) return a + b end, function(a, b) return a * 0.5 - b end, function(a) return a:relu() end,
+    function(a, b) return a:lt(b) end, function(a, b) return pg.where(a:lt(b), a, b) end, function(a) return a:exp() end,
+    function(a) return a:abs() ^ 0.3 end, function(a) return (a * 100):to("int32") + 1 end,
+  }
+  for i, op in ipairs(ops) do
+    for name, f in pairs{eager = op, jit = pg.jit(op)} do
+      local whole = f(x, y)
+      for _, part in ipairs{{1, half}, {half + 1, n}} do
+        t.equal(whole[{part}]:equal(op(x[{part}]:contiguous(), y[{part}]:contiguous())), true, name .. i)
+      end
+    end
+  end
+  local sum = x + y
+  t.equal(x:add_(y):equal(sum), true)
+end)

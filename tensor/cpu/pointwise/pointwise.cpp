@@ -50,7 +50,7 @@ int64_t find_element(const View& v, Bad bad) {
 
 // --- Strides, broadcasting, conversions, conditions: a tile program of one op ---
 
-// What the code of a call depends on: dtypes, levels and attributes.
+// What the code of a call depends on: dtypes, levels, attributes, and roughly the size.
 using CodeKey = std::array<uint64_t, 1 + kMaxSpanParams>;
 
 CodeKey key_of(const KernelArgs& args, const SpanRow& row, DType compute, const double* params,
@@ -61,7 +61,7 @@ CodeKey key_of(const KernelArgs& args, const SpanRow& row, DType compute, const 
   facts = uint64_t(row.index);
   add(uint64_t(compute));
   add(uint64_t(args.out[0].dtype()));
-  add(layout.size == 1);
+  add(uint64_t(space_class(layout.size)));
   for (size_t k = 0; k < args.in.size(); ++k) {
     add(uint64_t(args.in[k].dtype()));
     add(uint64_t(layout.level(k)));
@@ -187,7 +187,9 @@ void run_pointwise(const KernelArgs& args, const SpanRow& row) {
   const SpanFn fn = row.fn[int(compute)];
   const void* in[kMaxSpanInputs];
   uint32_t scalars = 0;
-  bool direct = fn != nullptr && !(row.condition && n >= kTile);  // chains choose by masks
+  // Chains choose by masks, and write large results past the caches.
+  const bool chain = (row.condition && n >= kTile) || (n >= kWideSpace && row.lanes && compute == DType::kFloat32);
+  bool direct = fn != nullptr && !chain;
   for (size_t k = 0; direct && k < args.in.size(); ++k) {
     const View& v = args.in[k];
     direct = v.dtype() == (is_condition(args, k) ? DType::kBool : compute);

@@ -23,8 +23,9 @@ void find_levels(TilePlan& p, const TileLayout& layout) {
 
 // One op from memory to memory takes fewer jumps as a span. The span of where picks element by element, its step does
 // not.
-void prefer_span(TilePlan& p) {
+void prefer_span(TilePlan& p, const TileLayout& layout) {
   const TileBody& body = p.body;
+  if (layout.size >= kWideSpace) return;
   if (body.reduction.op || body.outputs.size() != 1 || body.outputs[0].single) return;
   for (size_t v = 0; v + 1 < body.values.size(); ++v)
     if (p.form[v].chained) return;
@@ -117,12 +118,9 @@ void compile_streaming(TilePlan& p) {
   compiler.compile();
 }
 
-// Machine code takes some 25 us to make.
 void add_native(TileProgram& program, const TileLayout& layout) {
-  constexpr int64_t kRepays = 1 << 11;
-  constexpr int64_t kStreams = 1 << 18;  // the operands of smaller spaces stay in the caches
-  if (layout.size >= kRepays) program.levels[2].native = compile_native(program.levels[2].steps);
-  if (layout.size >= kStreams) program.streaming.native = compile_native(program.streaming.steps);
+  if (layout.size >= kNativeSpace) program.levels[2].native = compile_native(program.levels[2].steps);
+  if (layout.size >= kStreamSpace) program.streaming.native = compile_native(program.streaming.steps);
 }
 
 void find_hazards(TilePlan& p) {
@@ -148,7 +146,7 @@ TileProgram compile_tiles(const TileBody& body, const TileLayout& layout) {
              std::vector<int32_t>(body.inputs.size(), -1),
              std::vector<int32_t>(body.outputs.size(), INT32_MAX)};
   find_levels(p, layout);
-  prefer_span(p);
+  prefer_span(p, layout);
   find_needed(p);
   place_sources(p);
   for (int level = 0; level < 3; ++level) compile_level(p, level);

@@ -92,8 +92,15 @@ struct TileProgram {
   Cell input_cell(size_t i) const { return Cell(i); }
 };
 
-// The code for a body in layouts of the same levels. Throws nothing but std::bad_alloc for a body that keeps the rules
-// of tensor/tile.h.
+// Sizes of a space from which its code is another one: machine code, which takes some 25 us to make; the same for
+// stores past the caches, as the operands of smaller spaces stay in them; such stores for a single op, too.
+inline constexpr int64_t kNativeSpace = 1 << 11, kStreamSpace = 1 << 18, kWideSpace = 1 << 22;
+inline int space_class(int64_t size) {
+  return (size > 1) + (size >= kNativeSpace) + (size >= kStreamSpace) + (size >= kWideSpace);
+}
+
+// The code for a body in layouts of the same levels and about this size. Throws nothing but std::bad_alloc for a body
+// that keeps the rules of tensor/tile.h.
 TileProgram compile_tiles(const TileBody& body, const TileLayout& layout);
 
 }  // namespace pg::cpu
