@@ -1,18 +1,19 @@
-// Machine code of x86 with AVX2 or AVX-512, written with Xbyak.
+// Compiles the runs of chains, and keeps what it has compiled.
 #include "tensor/cpu/pointwise/native.h"
 
 #include "hwy/detect_compiler_arch.h"
 #if HWY_ARCH_X86_64
 #include <sys/mman.h>
-#include <xbyak/xbyak.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
 #include <string_view>
 
 #include "tensor/cpu/isa.h"
-#include "tensor/cpu/pointwise/native_registers.h"
+#include "tensor/cpu/pointwise/native_assembler.h"
 #include "tensor/settings.h"
 
 namespace pg::cpu {
@@ -21,246 +22,14 @@ namespace {
 constexpr size_t kMostBytes = 1 << 16;  // of the code of a chain
 constexpr size_t kShortestRun = 2;      // steps: one step is as fast as it is
 
-// A part of a chain as a function of the type of Step::block: the step, the table of addresses and the index of the
-// block's first element are in rdi, rsi and rdx, the eight accumulators in the first vector registers. No register has
-// to be kept.
-class Assembler : public Xbyak::CodeGenerator {
- public:
-  Assembler(uint8_t* buffer, size_t size, bool wide)
-      : Xbyak::CodeGenerator(size, buffer), wide_(wide), lanes_(wide ? 16 : 8) {}
-
-  // One register is kept for the code of single nodes.
-  int registers() const { return wide_ ? 31 : 15; }
-
-  void write(const NativeGraph& graph, const NativeRegisters& where, size_t steps, bool ends) {
-    graph_ = &graph;
-    where_ = &where;
-    const size_t count = graph.nodes.size();
-    labels_.assign(count, {});
-    if (where.pinned)
-      for (size_t n = 0; n < count; ++n)
-        if (graph.nodes[n].uniform() && where.first[n] >= 0) broadcast(n);
-    for (start_ = 0; start_ < kBlockVectors; start_ += where.group) {
-      for (size_t n = 0; n < count; ++n)
-        if (!(where.pinned && graph.nodes[n].uniform())) write_node(n);
-      if (graph.result >= 0)
-        for (int k = 0; k < where.group; ++k) move(vector(start_ + k), value(graph.result, k));
-    }
-    if (ends) {
-      ret();
-    } else {
-      add(rdi, uint32_t(steps * sizeof(Step)));
-      jmp(ptr[rdi + offsetof(Step, block)]);
-    }
-    write_constants();
-  }
-
- private:
-  using Vector = Xbyak::Xmm;
-  using Op = NativeOp;
-
-  Vector vector(int index) const {
-    if (wide_) return Xbyak::Zmm(index);
-    return Xbyak::Ymm(index);
-  }
-  Vector temporary() const { return vector(registers()); }
-
-  // The register of vector k of the group.
-  Vector value(int32_t n, int k) const {
-    const NativeNode& node = graph_->nodes[size_t(n)];
-    const int first = where_->first[size_t(n)];
-    if (node.op == Op::kAccumulator) return vector(start_ + k);
-    return vector(node.uniform() ? first : first + k);
-  }
-
-  void move(const Vector& to, const Vector& from) {
-    if (to.getIdx() != from.getIdx()) vmovaps(to, from);
-  }
-
-  // --- Memory ---
-
-  void load_base(int32_t cell) { mov(rax, ptr[rsi + cell * int(sizeof(char*))]); }
-
-  // Vector k of the group, after load_base.
-  Xbyak::Address address(const NativeNode& n, int k) {
-    const int size = n.kind == NativeKind::kFloat ? 4 : n.kind == NativeKind::kBool ? 1 : 2;
-    const int offset = (start_ + k) * lanes_ * size;
-    return n.moves ? ptr[rax + rdx * size + offset] : ptr[rax + offset];
-  }
-
-  void broadcast(size_t n) {
-    const NativeNode& node = graph_->nodes[n];
-    const Vector to = vector(where_->first[n]);
-    if (node.op == Op::kConstant) {
-      if (node.bits == 0)
-        wide_ ? vpxord(to, to, to) : vpxor(to, to, to);
-      else
-        vbroadcastss(to, ptr[rip + labels_[n]]);
-      return;
-    }
-    load_base(node.cell);
-    if (node.kind == NativeKind::kFloat) return vbroadcastss(to, ptr[rax]);
-    if (node.kind == NativeKind::kBool)
-      movzx(ecx, byte[rax]), neg(ecx);
-    else
-      movzx(ecx, word[rax]);
-    if (node.kind == NativeKind::kBFloat16) shl(ecx, 16);
-    const Xbyak::Xmm low(to.getIdx());
-    vmovd(low, ecx);
-    if (node.kind == NativeKind::kHalf) vcvtph2ps(low, low);
-    vbroadcastss(to, low);
-  }
-
-  void load(const Vector& to, const NativeNode& n, int k) {
-    const Xbyak::Address from = address(n, k);
-    switch (n.kind) {
-      case NativeKind::kFloat:
-        return vmovups(to, from);
-      case NativeKind::kHalf:
-        return vcvtph2ps(to, from);
-      case NativeKind::kBFloat16:
-        vpmovzxwd(to, from);
-        return vpslld(to, to, 16);
-      case NativeKind::kBool:
-        vpmovzxbd(to, from);
-        wide_ ? vpxord(temporary(), temporary(), temporary()) : vpxor(temporary(), temporary(), temporary());
-        return vpsubd(to, temporary(), to);
-    }
-  }
-
-  void store(const NativeNode& n, const Vector& from, int k) {
-    const Xbyak::Address to = address(n, k);
-    const Vector bits = temporary();
-    switch (n.kind) {
-      case NativeKind::kFloat:
-        return n.op == Op::kStream ? vmovntps(to, from) : vmovups(to, from);
-      case NativeKind::kHalf:
-        return vcvtps2ph(to, from, 8);
-      case NativeKind::kBFloat16:
-        vpsrld(bits, from, 16);
-        if (wide_) return vpmovdw(to, Xbyak::Zmm(bits.getIdx()));
-        vpackusdw(bits, bits, bits);
-        vpermq(Xbyak::Ymm(bits.getIdx()), Xbyak::Ymm(bits.getIdx()), 8);
-        return vmovups(to, Xbyak::Xmm(bits.getIdx()));
-      case NativeKind::kBool:
-        vpsrld(bits, from, 31);
-        if (wide_) return vpmovdb(to, Xbyak::Zmm(bits.getIdx()));
-        vpackusdw(bits, bits, bits);
-        vpermq(Xbyak::Ymm(bits.getIdx()), Xbyak::Ymm(bits.getIdx()), 8);
-        vpackuswb(Xbyak::Xmm(bits.getIdx()), Xbyak::Xmm(bits.getIdx()), Xbyak::Xmm(bits.getIdx()));
-        return vmovq(to, Xbyak::Xmm(bits.getIdx()));
-    }
-  }
-
-  // --- Nodes ---
-
-  bool folds(int32_t n) const { return where_->folds[size_t(n)]; }
-
-  void write_node(size_t n) {
-    const NativeNode& node = graph_->nodes[n];
-    if (node.op == Op::kAccumulator || where_->folds[n]) return;
-    if (!node.writes() && where_->first[n] < 0) return;
-    if (node.uniform()) return broadcast(n);
-    if (node.writes() || node.op == Op::kLoad) load_base(node.cell);
-    const bool binary = node.operands[1] >= 0;
-    if (binary && folds(node.operands[1])) load_base(graph_->nodes[size_t(node.operands[1])].cell);
-    for (int k = 0; k < where_->group; ++k) {
-      if (node.writes()) {
-        store(node, value(node.operands[0], k), k);
-        continue;
-      }
-      const Vector to = value(int32_t(n), k);
-      if (node.op == Op::kLoad)
-        load(to, node, k);
-      else if (binary && folds(node.operands[1]))
-        compute(node, to, address(graph_->nodes[size_t(node.operands[1])], k), k);
-      else
-        compute(node, to, binary ? value(node.operands[1], k) : to, k);
-    }
-  }
-
-  // y: the second operand, in a register or in memory.
-  void compute(const NativeNode& node, const Vector& to, const Xbyak::Operand& y, int k) {
-    const Vector x = value(node.operands[0], k);
-    switch (node.op) {
-      case Op::kAdd:
-        return vaddps(to, x, y);
-      case Op::kSub:
-        return vsubps(to, x, y);
-      case Op::kMul:
-        return vmulps(to, x, y);
-      case Op::kDiv:
-        return vdivps(to, x, y);
-      case Op::kMax:
-        return vmaxps(to, x, y);
-      case Op::kMin:
-        return vminps(to, x, y);
-      case Op::kSqrt:
-        return vsqrtps(to, x);
-      case Op::kRound:
-        return wide_ ? vrndscaleps(to, x, node.mode) : vroundps(to, x, node.mode);
-      case Op::kAnd:
-        return vandps(to, x, y);
-      case Op::kAndNot:
-        return vandnps(to, x, y);
-      case Op::kOr:
-        return vorps(to, x, y);
-      case Op::kXor:
-        return vxorps(to, x, y);
-      case Op::kAddInts:
-        return vpaddd(to, x, y);
-      case Op::kShiftLeft:
-        return vpslld(to, x, node.mode);
-      case Op::kShiftRight:
-        return vpsrld(to, x, node.mode);
-      case Op::kCompare:
-        if (!wide_) return vcmpps(to, x, y, node.mode);
-        vcmpps(k1, x, y, node.mode);
-        return vpmovm2d(to, k1);
-      case Op::kSelect:
-        if (wide_) vpmovd2m(k1, x);
-        return blend(to, x, value(node.operands[1], k), value(node.operands[2], k));
-      case Op::kCompareSelect:
-        if (wide_)
-          vcmpps(k1, x, y, node.mode);
-        else
-          vcmpps(temporary(), x, y, node.mode);
-        return blend(to, temporary(), value(node.operands[2], k), value(node.operands[3], k));
-      default:
-        return;
-    }
-  }
-
-  // a where k1, or `mask` where there are no mask registers, else b.
-  void blend(const Vector& to, const Vector& mask, const Vector& a, const Vector& b) {
-    if (wide_)
-      vblendmps(to | k1, b, a);
-    else
-      vblendvps(to, b, a, mask);
-  }
-
-  void write_constants() {
-    align(4, false);
-    for (size_t n = 0; n < graph_->nodes.size(); ++n) {
-      const NativeNode& node = graph_->nodes[n];
-      if (node.op != Op::kConstant || node.bits == 0 || where_->first[n] < 0) continue;
-      L(labels_[n]);
-      dd(node.bits);
-    }
-  }
-
-  const bool wide_;
-  const int lanes_;
-  const NativeGraph* graph_ = nullptr;
-  const NativeRegisters* where_ = nullptr;
-  int start_ = 0;  // the group's first vector
-  std::vector<Xbyak::Label> labels_;
-};
-
+// Code that can be run, and the steps whose block it is.
 class Pages final : public NativeCode {
  public:
-  // Throws nothing: data() is null where the system does not allow generated code.
-  Pages(const uint8_t* code, size_t size) : size_(size) {
+  struct Entry {
+    size_t step, offset;
+  };
+
+  Pages(const uint8_t* code, size_t size, std::vector<Entry> entries) : size_(size), entries_(std::move(entries)) {
     void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return;
     std::memcpy(memory, code, size);
@@ -269,7 +38,14 @@ class Pages final : public NativeCode {
   }
   Pages(const Pages&) = delete;
   ~Pages() override { release(); }
-  const uint8_t* data() const { return data_; }
+
+  // Whether the system allows generated code.
+  bool ready() const { return data_ != nullptr; }
+
+  void put_into(std::vector<Step>& steps) const {
+    for (const Entry& e : entries_)
+      steps[e.step].block = reinterpret_cast<Step::Code>(reinterpret_cast<uintptr_t>(data_ + e.offset));
+  }
 
  private:
   void release() {
@@ -278,18 +54,17 @@ class Pages final : public NativeCode {
   }
   uint8_t* data_ = nullptr;
   size_t size_;
+  std::vector<Entry> entries_;
 };
-
-struct Entry {
-  size_t step, offset;
-};
+using Code = std::shared_ptr<const Pages>;
 
 class Compiler {
  public:
-  Compiler(std::vector<Step>& steps, bool wide)
+  Compiler(const std::vector<Step>& steps, bool wide)
       : steps_(steps), buffer_(std::make_unique_for_overwrite<uint8_t[]>(kMostBytes)), wide_(wide) {}
 
-  std::shared_ptr<const NativeCode> compile() {
+  // Returns null if no run repays it, or if code cannot be run.
+  Code compile() {
     for (size_t begin = 0; begin < steps_.size();) {
       size_t chain = begin;
       while (steps_[chain].op != ChainOp::kEnd) ++chain;
@@ -297,11 +72,8 @@ class Compiler {
       begin = chain + 1;
     }
     if (entries_.empty()) return nullptr;
-    auto pages = std::make_shared<Pages>(buffer_.get(), used_);
-    if (!pages->data()) return nullptr;
-    for (const Entry& e : entries_)
-      steps_[e.step].block = reinterpret_cast<Step::Code>(reinterpret_cast<uintptr_t>(pages->data() + e.offset));
-    return pages;
+    auto pages = std::make_shared<Pages>(buffer_.get(), used_, std::move(entries_));
+    return pages->ready() ? pages : nullptr;
   }
 
  private:
@@ -333,11 +105,42 @@ class Compiler {
     used_ += (code.getSize() + 63) / 64 * 64;
   }
 
-  std::vector<Step>& steps_;
+  const std::vector<Step>& steps_;
   const std::unique_ptr<uint8_t[]> buffer_;
-  std::vector<Entry> entries_;
+  std::vector<Pages::Entry> entries_;
   size_t used_ = 0;
   const bool wide_;
+};
+
+// What the code of steps depends on.
+std::string key_of(const std::vector<Step>& steps) {
+  std::string key;
+  const auto add = [&](const auto& field) { key.append(reinterpret_cast<const char*>(&field), sizeof field); };
+  for (const Step& s : steps) {
+    add(s.op), add(s.params);
+    add(s.a), add(s.a_mask), add(s.a_scalar);
+    add(s.b), add(s.b_mask), add(s.b_scalar);
+  }
+  return key;
+}
+
+// The code of equal steps is shared: the updates of all weights of a network, and plans that are made again.
+class Cache {
+ public:
+  template <class Make>
+  Code get(std::string key, Make make) {
+    const std::lock_guard hold(lock_);
+    if (const auto found = codes_.find(key); found != codes_.end()) return found->second;
+    if (codes_.size() >= kMost) std::erase_if(codes_, [](const auto& entry) { return entry.second.use_count() <= 1; });
+    Code code = make();
+    if (codes_.size() < kMost) codes_.emplace(std::move(key), code);
+    return code;
+  }
+
+ private:
+  static constexpr size_t kMost = 512;
+  std::mutex lock_;
+  std::map<std::string, Code> codes_;
 };
 
 bool allowed() {
@@ -352,8 +155,11 @@ bool allowed() {
 
 std::shared_ptr<const NativeCode> compile_native(std::vector<Step>& steps) {
   if (!allowed()) return nullptr;
+  static Cache& cache = *new Cache;
   try {
-    return Compiler(steps, isa() == Isa::kAvx512).compile();
+    const Code code = cache.get(key_of(steps), [&] { return Compiler(steps, isa() == Isa::kAvx512).compile(); });
+    if (code) code->put_into(steps);
+    return code;
   } catch (const Xbyak::Error&) {  // more code than the buffer takes
     return nullptr;
   }

@@ -94,7 +94,7 @@ struct TileProgram {
 
 // Sizes of a space from which its code is another one: machine code, which takes some 25 us to make; the same for
 // stores past the caches, as the operands of smaller spaces stay in them; such stores for a single op, too.
-inline constexpr int64_t kNativeSpace = 1 << 11, kStreamSpace = 1 << 18, kWideSpace = 1 << 22;
+inline constexpr int64_t kNativeSpace = 1 << 9, kStreamSpace = 1 << 18, kWideSpace = 1 << 22;
 inline int space_class(int64_t size) {
   return (size > 1) + (size >= kNativeSpace) + (size >= kStreamSpace) + (size >= kWideSpace);
 }
