@@ -75,3 +75,15 @@ t.test("addr, addcmul and addcdiv", function()
   t.equal(whole:addcdiv(whole, whole).dtype, "float32")
   t.bad_argument(function() whole:addcmul(whole, whole, {value = 0.5}) end, "addcmul", "value")
 end)
+
+t.test("a product with a right side that lasts follows its changes", function()
+  for _, shape in ipairs{{70, 90, 33}, {1, 64, 64}, {200, 31, 520}} do
+    local m, k, n = unpack(shape)
+    local a, b = pg.rand(m, k) - 0.5, pg.rand(k, n) - 0.5
+    local mm, matmul = pg.jit(function(x) return x:mm(b) end), pg.jit(function(x) return x:matmul(b) end)
+    for _ = 1, 3 do
+      t.check(mm(a):equal(a:mm(b)) and matmul(a):equal(a:mm(b)), "other bits")
+      b:add_(1)
+    end
+  end
+end)

@@ -157,16 +157,19 @@ TEST_CASE("a packed product has the bits of the plain one, for any columns of it
     for (int64_t n : {1, 31, 32, 33, 100, 2081})
       for (int64_t k : {1, 37, 512, 530}) {
         const auto x = numbers<float>(m * k), w = numbers<float>(n * k, 5);
-        std::vector<float> packed(packed_linear_size(n, k)), want(m * n), got(m * n, 1.f);
-        gemm_simd<float>(false, true, m, n, k, x.data(), k, w.data(), k, want.data(), n);
-        pack_linear(n, k, w.data(), packed.data());
-        for (int64_t first = 0; first < n; first += 3 * kPackedColumns)
-          packed_linear(m, n, k, x.data(), packed.data(), first, std::min(3 * kPackedColumns, n - first),
-                        got.data() + first);
-        CAPTURE(m);
-        CAPTURE(n);
-        CAPTURE(k);
-        CHECK(got == want);
+        for (const bool trans : {false, true}) {
+          std::vector<float> packed(packed_size(n, k)), want(m * n), got(m * n, 1.f);
+          gemm_simd<float>(false, trans, m, n, k, x.data(), k, w.data(), trans ? k : n, want.data(), n);
+          pack_right(trans, n, k, w.data(), packed.data());
+          for (int64_t first = 0; first < n; first += 3 * kPackedColumns)
+            multiply_packed(m, n, k, x.data(), packed.data(), first, std::min(3 * kPackedColumns, n - first),
+                            got.data() + first);
+          CAPTURE(m);
+          CAPTURE(n);
+          CAPTURE(k);
+          CAPTURE(trans);
+          CHECK(got == want);
+        }
       }
 }
 
@@ -176,14 +179,14 @@ TEST_CASE("linear with packed weights has the same bits on one and on two thread
   for (int64_t m : {14, 100, 700})
     for (int64_t n : {33, 300}) {
       const auto x = numbers<float>(m * k), w = numbers<float>(n * k, 5), bias = numbers<float>(n, 6);
-      std::vector<float> packed(packed_linear_size(n, k)), y(m * n);
+      std::vector<float> packed(packed_size(n, k)), y(m * n);
       linear(m, n, k, x.data(), w.data(), bias.data(), true, y.data());
-      pack_linear(n, k, w.data(), packed.data());
+      pack_right(true, n, k, w.data(), packed.data());
       for (int threads : {1, 2, 3}) {
         pg::Runtime::current().threads().resize(threads);
         std::vector<float> got(m * n);
         linear(m, n, k, x.data(), w.data(), bias.data(), true, got.data(),
-               linear_packs(m, n, k) ? packed.data() : nullptr);
+               right_packs(true, m, n, k) ? packed.data() : nullptr);
         CHECK(got == y);
       }
     }

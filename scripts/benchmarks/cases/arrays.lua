@@ -19,6 +19,11 @@ for _, n in ipairs{512, 1024, 2048} do
     local a, b = pg.rand(n, n) - 0.5, pg.rand(n, n) - 0.5
     return function() return a:mm(b) end
   end}
+  cases[#cases + 1] = {name = "gemm_" .. n, variant = "jit", setup = function(pg)  -- b is a constant of the program
+    local a, b = pg.rand(n, n) - 0.5, pg.rand(n, n) - 0.5
+    local product = pg.jit(function(x) return x:mm(b) end)
+    return function() return product(a) end
+  end}
 end
 
 local M = 2 ^ 20

@@ -149,8 +149,8 @@ int64_t macs_per_task(const Problem& p) {
   return std::min(kMacsPerTask, kGemvWeightsPerTask * std::min({p.m, p.n, p.k}));
 }
 
-// Splits the longer of the two result dims over the thread pool, in multiples of 32. `packed`: b as pack_linear packs
-// it, or null; only where linear_packs is true.
+// Splits the longer of the two result dims over the thread pool, in multiples of 32. `packed`: b as pack_right packs
+// it, or null; only where right_packs is true.
 template <class T>
 void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& finish = {},
              const float* packed = nullptr) {
@@ -179,7 +179,7 @@ void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& 
     const Block<T> part =
         by_rows ? Block<T>(p, a, b, c, first, count, 0, p.n) : Block<T>(p, a, b, c, 0, p.m, first, count);
     if constexpr (std::is_same_v<T, float>)
-      if (packed) packed_linear(part.p.m, p.n, p.k, part.a, packed, column, part.p.n, part.c);
+      if (packed) multiply_packed(part.p.m, p.n, p.k, part.a, packed, column, part.p.n, part.c);
     if (!packed) multiply(path, part.p, part.a, part.b, part.c);
     finish(part.p.m, part.p.n, column, p.ldc, part.c);
   };
@@ -327,9 +327,14 @@ void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int
   });
 }
 
-bool linear_packs(int64_t m, int64_t n, int64_t k) {
+bool right_packs(bool trans_b, int64_t m, int64_t n, int64_t k) {
   if (m * n * k == 0) return false;
-  return path_of({false, true, m, n, k, k, k, n}, static_cast<const float*>(nullptr)) == Path::kOwn;
+  const Problem p{false, trans_b, m, n, k, k, trans_b ? k : n, n};
+  return path_of(p, static_cast<const float*>(nullptr)) == Path::kOwn;
+}
+
+void gemm_packed(int64_t m, int64_t n, int64_t k, const float* a, const float* b, float* c, const float* packed) {
+  product<float>({false, false, m, n, k, std::max<int64_t>(k, 1), std::max<int64_t>(n, 1), n}, a, b, c, {}, packed);
 }
 
 template <class T>

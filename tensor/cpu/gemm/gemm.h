@@ -27,14 +27,17 @@ template <class T>
 void gemm_batched(int64_t count, BatchStrides strides, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
                   const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc);
 
-// y[m, n] = x[m, k] * w[n, k]^T + bias[n], followed by relu if `relu`. bias may be null. `packed`: w as pack_linear
-// packs it, or null; ignored by products that do not use it (see linear_packs).
+// y[m, n] = x[m, k] * w[n, k]^T + bias[n], followed by relu if `relu`. bias may be null. `packed`: w as pack_right
+// packs it, or null; ignored by products that do not use it (see right_packs).
 template <class T>
 void linear(int64_t m, int64_t n, int64_t k, const T* x, const T* w, const T* bias, bool relu, T* y,
             const float* packed = nullptr);
 
-// Whether linear<float> is faster with packed weights.
-bool linear_packs(int64_t m, int64_t n, int64_t k);
+// c[m, n] = a[m, k] * b[k, n]. `packed`: likewise, of b.
+void gemm_packed(int64_t m, int64_t n, int64_t k, const float* a, const float* b, float* c, const float* packed);
+
+// Whether linear<float> (trans_b) or gemm_packed is faster with a packed right side.
+bool right_packs(bool trans_b, int64_t m, int64_t n, int64_t k);
 
 // The blocks of linear<float> that oneDNN computes, one per call; the last row and column may have smaller ones. They
 // depend only on the shape: the library cuts its sums depending on the size of a call, so that otherwise the bits would

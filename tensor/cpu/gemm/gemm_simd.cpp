@@ -280,15 +280,15 @@ PG_GEMM_SIMD(f32, float)
 PG_GEMM_SIMD(f64, double)
 #undef PG_GEMM_SIMD
 
-void pack_linear(int64_t n, int64_t k, const float* w, float* packed) {
-  const Operand<float> columns = columns_of(true, w, k);
+void pack_right(bool trans_b, int64_t n, int64_t k, const float* b, float* packed) {
+  const Operand<float> columns = columns_of(trans_b, b, trans_b ? k : n);
   for (int64_t l = 0; l < k; l += kDepth)
     pack_block<kCols<float>>(columns.at(0, l), n, std::min(kDepth, k - l), packed + l * round_up(n, kCols<float>));
 }
 
-void packed_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* packed, int64_t first, int64_t count,
-                   float* y) {
-  multiply<float>(m, count, k, {x, k, 1}, {{}, packed, round_up(n, kCols<float>), first}, y, n, false);
+void multiply_packed(int64_t m, int64_t n, int64_t k, const float* a, const float* packed, int64_t first, int64_t count,
+                     float* c) {
+  multiply<float>(m, count, k, {a, k, 1}, {{}, packed, round_up(n, kCols<float>), first}, c, n, false);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -309,15 +309,15 @@ PG_GEMM_SIMD(f32, float)
 PG_GEMM_SIMD(f64, double)
 #undef PG_GEMM_SIMD
 
-HWY_EXPORT(pack_linear);
-void pack_linear(int64_t n, int64_t k, const float* w, float* packed) {
-  HWY_DYNAMIC_DISPATCH(pack_linear)(n, k, w, packed);
+HWY_EXPORT(pack_right);
+void pack_right(bool trans_b, int64_t n, int64_t k, const float* b, float* packed) {
+  HWY_DYNAMIC_DISPATCH(pack_right)(trans_b, n, k, b, packed);
 }
 
-HWY_EXPORT(packed_linear);
-void packed_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* packed, int64_t first, int64_t count,
-                   float* y) {
-  HWY_DYNAMIC_DISPATCH(packed_linear)(m, n, k, x, packed, first, count, y);
+HWY_EXPORT(multiply_packed);
+void multiply_packed(int64_t m, int64_t n, int64_t k, const float* a, const float* packed, int64_t first, int64_t count,
+                     float* c) {
+  HWY_DYNAMIC_DISPATCH(multiply_packed)(m, n, k, a, packed, first, count, c);
 }
 
 }  // namespace pg::cpu

@@ -15,16 +15,17 @@ template <class T>
 void gemm_simd(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b,
                int64_t ldb, T* c, int64_t ldc, bool adds = false);
 
-// Packs w[n, k] for packed_linear, into packed_linear_size(n, k) elements that are aligned to a cache line.
+// Packs op(b)[k, n], where op transposes if asked, for multiply_packed: into packed_size(n, k) elements that are
+// aligned to a cache line.
 constexpr int64_t kPackedColumns = 32;
-constexpr int64_t packed_linear_size(int64_t n, int64_t k) {
+constexpr int64_t packed_size(int64_t n, int64_t k) {
   return (n + kPackedColumns - 1) / kPackedColumns * kPackedColumns * k;
 }
-void pack_linear(int64_t n, int64_t k, const float* w, float* packed);
+void pack_right(bool trans_b, int64_t n, int64_t k, const float* b, float* packed);
 
-// Writes `count` columns, from the first one of y on, of y[m, n] = x[m, k] * w[n, k]^T. They are those of w's rows from
+// Writes `count` columns, from the first one of c on, of c[m, n] = a[m, k] * op(b)[k, n]. They are those of op(b) from
 // `first` on, a multiple of kPackedColumns. The bits are those of gemm_simd.
-void packed_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* packed, int64_t first, int64_t count,
-                   float* y);
+void multiply_packed(int64_t m, int64_t n, int64_t k, const float* a, const float* packed, int64_t first, int64_t count,
+                     float* c);
 
 }  // namespace pg::cpu

@@ -215,12 +215,19 @@ std::unique_ptr<const PreparedKernel> prepare_linear(const KernelArgs& args, uin
   return cpu::prepare_linear(args.out[0].numel() / n, n, k, bool(args.in[2]), lasting & 2, cpu::Finish(args));
 }
 
+// A product of two matrices, of which the right one lasts.
+std::unique_ptr<const PreparedKernel> prepare_matmul(const KernelArgs& args, uint32_t lasting) {
+  const View &a = args.in[0], &b = args.in[1];
+  if (!(lasting & 2) || a.rank() != 2 || b.rank() != 2 || !is_plain_float(a) || !is_plain_float(b)) return nullptr;
+  return cpu::prepare_product(a.size(0), b.size(1), b.size(0), cpu::Finish(args));
+}
+
 }  // namespace
 
 void add_linalg_kernels(Registry& r) {
   static const KernelRow kRows[] = {
-      {"matmul", matmul, kStridedInputs},
-      {"mm", matmul, kStridedInputs},
+      {"matmul", matmul, kStridedInputs, prepare_matmul},
+      {"mm", matmul, kStridedInputs, prepare_matmul},
       {"bmm", matmul, kStridedInputs},
       {"mv", matmul, kStridedInputs},
       {"linear", linear, kStridedInputs, prepare_linear},

@@ -160,29 +160,32 @@ class PreparedConvLast final : public PreparedKernel {
   Finish finish_;
 };
 
-// A linear layer that our own kernels compute.
-class OwnLinear final : public PreparedKernel {
+// A linear layer (`trans_b`) or a product that our own kernels compute.
+class OwnProduct final : public PreparedKernel {
  public:
-  OwnLinear(int64_t m, int64_t n, int64_t k, bool packs, const Finish& finish) : m_(m), n_(n), k_(k), finish_(finish) {
-    if (!packs || !linear_packs(m, n, k)) return;
+  OwnProduct(bool trans_b, int64_t m, int64_t n, int64_t k, bool packs, const Finish& finish)
+      : trans_b_(trans_b), m_(m), n_(n), k_(k), finish_(finish) {
+    if (!packs || !right_packs(trans_b, m, n, k)) return;
     packed_input = 1;
-    packed_bytes = size_t(packed_linear_size(n, k)) * sizeof(float);
+    packed_bytes = size_t(packed_size(n, k)) * sizeof(float);
   }
   void run(std::span<const View> in, std::span<const View> out, void*, const void* packed) const override {
-    const float* bias = in[2] ? in[2].as<float>() : nullptr;
-    linear(m_, n_, k_, in[0].as<float>(), in[1].as<float>(), bias, finish_.relu(), out[0].as<float>(),
-           static_cast<const float*>(packed));
+    const float *a = in[0].as<float>(), *b = in[1].as<float>(), *right = static_cast<const float*>(packed);
+    float* c = out[0].as<float>();
+    if (!trans_b_) return gemm_packed(m_, n_, k_, a, b, c, right);
+    linear(m_, n_, k_, a, b, in[2] ? in[2].as<float>() : nullptr, finish_.relu(), c, right);
     if (!finish_.relu()) finish_(out);
   }
-  void pack(const View& w, void* packed) const override {
-    pack_linear(n_, k_, w.as<float>(), static_cast<float*>(packed));
+  void pack(const View& b, void* packed) const override {
+    pack_right(trans_b_, n_, k_, b.as<float>(), static_cast<float*>(packed));
   }
   bool packs_like(const PreparedKernel& other) const override {
-    const auto* o = dynamic_cast<const OwnLinear*>(&other);
-    return o && packed_bytes > 0 && o->packed_bytes > 0 && n_ == o->n_ && k_ == o->k_;
+    const auto* o = dynamic_cast<const OwnProduct*>(&other);
+    return o && packed_bytes > 0 && o->packed_bytes > 0 && trans_b_ == o->trans_b_ && n_ == o->n_ && k_ == o->k_;
   }
 
  private:
+  const bool trans_b_;
   int64_t m_, n_, k_;
   Finish finish_;
 };
@@ -228,10 +231,15 @@ void Finish::operator()(std::span<const View> out) const {
 std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool bias, bool packs,
                                                      const Finish& finish) {
   const auto grid = linear_grid(m, n, k);
-  if (!grid) return std::make_unique<OwnLinear>(m, n, k, packs, finish);
+  if (!grid) return std::make_unique<OwnProduct>(true, m, n, k, packs, finish);
   auto kernel = std::make_unique<PreparedGrid>(*grid, m, n, k, bias, packs, finish);
   if (!kernel->ready()) return nullptr;
   return kernel;
+}
+
+std::unique_ptr<const PreparedKernel> prepare_product(int64_t m, int64_t n, int64_t k, const Finish& finish) {
+  if (!right_packs(false, m, n, k)) return nullptr;
+  return std::make_unique<OwnProduct>(false, m, n, k, true, finish);
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish) {

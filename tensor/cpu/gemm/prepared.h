@@ -25,6 +25,9 @@ class Finish {
 std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool bias, bool packs,
                                                      const Finish& finish);
 
+// For inputs (a, b): c[m, n] = a[m, k] * b[k, n], with b packed. Returns null where that is not faster.
+std::unique_ptr<const PreparedKernel> prepare_product(int64_t m, int64_t n, int64_t k, const Finish& finish);
+
 // A convolution of inputs (x, w, bias). Returns null when only packed weights would be faster and `packs` is false.
 std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish);
 
