@@ -39,9 +39,20 @@ class Cancelled : public Error {
   Cancelled() : Error("interrupted") {}
 };
 
+// The modules of ops: scripts call the op linalg_inv pg.linalg.inv.
+inline constexpr std::string_view kOpModules[] = {"fft", "linalg"};
+
+// Returns the name by which scripts call an op, without "pg.": "linalg.inv" for "linalg_inv".
+inline std::string public_name(std::string_view op) {
+  std::string out(op);
+  for (const std::string_view module : kOpModules)
+    if (op.starts_with(module) && op.substr(module.size()).starts_with('_')) out[module.size()] = '.';
+  return out;
+}
+
 // Returns the length of the name at the start of a text, as in "name: text"; 0 when there is no name.
 inline size_t name_length(std::string_view text) {
-  const size_t n = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789");
+  const size_t n = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.0123456789");
   return n != text.npos && text.substr(n).starts_with(": ") ? n : 0;
 }
 
@@ -64,13 +75,13 @@ auto with_name(std::string_view name, F&& f) {
 
 template <class... Args>
 [[noreturn]] void fail(const char* op, fmt::format_string<Args...> text, Args&&... args) {
-  throw Error(fmt::format("{}: {}", op, fmt::format(text, std::forward<Args>(args)...)));
+  throw Error(fmt::format("{}: {}", public_name(op), fmt::format(text, std::forward<Args>(args)...)));
 }
 
 // Throws `op: bad argument 'name' (expected …, got …)`.
 [[noreturn]] inline void bad_argument(const char* op, const char* name, const std::string& expected,
                                       const std::string& got) {
-  throw Error(fmt::format("{}: bad argument '{}' (expected {}, got {})", op, name, expected, got));
+  throw Error(fmt::format("{}: bad argument '{}' (expected {}, got {})", public_name(op), name, expected, got));
 }
 
 }  // namespace pg

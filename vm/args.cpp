@@ -144,7 +144,7 @@ class Reader {
       names += names.empty() ? "" : ", ";
       names += s.is_input ? op_.inputs[size_t(s.index)].name : op_.attrs[size_t(s.index)].name;
     }
-    return fmt::format("{}{}({})", method ? "x:" : "pg.", op_.name, names);
+    return fmt::format("{}{}({})", method ? "x:" : "pg.", public_name(op_.name), names);
   }
 
   // For x:to("cuda"): a string at the position of a dtype is a device if it is neither a dtype nor similar to one.
@@ -306,8 +306,9 @@ class Reader {
            !(b_.slots[position].is_input == is_input && b_.slots[position].index == index))
       ++position;
     if (int(position) < lua_gettop(L_)) return "nil; a misspelled variable or field is nil";
+    if (is_input && position == 0 && op_.has(kFunctionOnly)) return "nothing; write " + form(&b_.slots[0]);
     if (is_input && position == 0) return fmt::format("nothing; write x:{0}() with a colon, or pg.{0}(x)", op_.name);
-    if (is_input && lua_type(L_, 1) == LUA_TNUMBER)
+    if (is_input && lua_type(L_, 1) == LUA_TNUMBER && !op_.has(kFunctionOnly))
       return fmt::format("nothing; write x:{}(…) with a colon to pass x", op_.name);
     if (position < b_.slots.size()) return fmt::format("nothing; write {}", form(&b_.slots[position]));
     return fmt::format("nothing; write {{{} = …}}",

@@ -78,7 +78,9 @@ std::string describe_table(lua_State* L, int i) {
 
 std::string describe_instead_of_tensor(lua_State* L, State& state, int i, const char* op) {
   const std::string text = describe_argument(L, state, i);
-  if (i == 1 && (lua_isnone(L, i) || lua_type(L, i) == LUA_TNUMBER))
+  const OpDef* row = registry().find(op);
+  const bool method = !row || !row->has(kFunctionOnly);
+  if (method && i == 1 && (lua_isnone(L, i) || lua_type(L, i) == LUA_TNUMBER))
     return fmt::format("{}; write x:{}(…) with a colon to pass x", text, op);
   if (text == "table") return "table; pg.tensor(list) makes a tensor of a list";
   if (text.starts_with("block"))

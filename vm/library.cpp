@@ -165,6 +165,7 @@ int op_row(lua_State* L, State& state) {
   lua_newtable(L);
   lua_pushstring(L, name.c_str()), lua_setfield(L, -2, "name");
   lua_pushstring(L, op->name), lua_setfield(L, -2, "main");
+  lua_pushstring(L, public_name(name).c_str()), lua_setfield(L, -2, "public");
   lua_pushstring(L, op->doc), lua_setfield(L, -2, "doc");
   lua_pushstring(L, op->example), lua_setfield(L, -2, "example");
   const std::pair<const char*, Traits> traits[] = {
@@ -266,6 +267,12 @@ int open_core(lua_State* L, State& state) {
   open_hidden(L, state);
   open_terminal(L, state);
   open_library(L, state);
+  lua_newtable(L);
+  for (const std::string_view module : kOpModules) {
+    lua_pushlstring(L, module.data(), module.size());
+    lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
+  }
+  lua_setfield(L, -2, "op_modules");
   if (is_sandbox(L)) lua_pushboolean(L, true), lua_setfield(L, -2, "sandboxed");
   push_newproxy(L);  // which a host may take from scripts
   lua_setfield(L, -2, "newproxy");

@@ -108,7 +108,7 @@ std::string called_name(lua_State* L, const OpDef& op) {
   std::string text = e.what();
   const std::string name = called_name(L, op);
   if (name != op.name && text.starts_with(op.name + std::string(": "))) text.replace(0, std::strlen(op.name), name);
-  const bool is_first = !op.inputs.empty() && op.inputs[0].arity == Arity::kOne &&
+  const bool is_first = !op.has(kFunctionOnly) && !op.inputs.empty() && op.inputs[0].arity == Arity::kOne &&
                         text.starts_with(fmt::format("{}: bad argument '{}' (", name, op.inputs[0].name));
   const int type = lua_type(L, 1);
   if (is_first && (type == LUA_TNUMBER || type == LUA_TSTRING) && text.find(" with a colon") == std::string::npos)

@@ -61,7 +61,7 @@ function namespace.seal(label, t, lazy)
 end
 
 -- The modules that hold ops: pg.fft.rfft is the op fft_rfft.
-namespace.families = {"fft", "linalg"}
+namespace.families = core.op_modules
 
 --- namespace.of_ops(family) -> a table with the ops whose names begin with the family's, without that prefix.
 function namespace.of_ops(family)

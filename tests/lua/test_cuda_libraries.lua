@@ -160,14 +160,14 @@ t.test("matrices that are refused are reported with the words of the CPU", funct
   for _, n in ipairs{3, 70} do
     local a = pg.stack{pg.eye(n), pg.ones(n, n)}
     local x = linalg.solve(a, pg.ones(2, n, 1))
-    t.error_contains(function() x:totable() end, "linalg_solve: bad argument 'a' (expected invertible matrices, got a singular one)")
+    t.error_contains(function() x:totable() end, "linalg.solve: bad argument 'a' (expected invertible matrices, got a singular one)")
     x = linalg.inv(a)
-    t.error_contains(function() x:totable() end, "linalg_inv: bad argument 'a' (expected invertible matrices, got a singular one)")
+    t.error_contains(function() x:totable() end, "linalg.inv: bad argument 'a' (expected invertible matrices, got a singular one)")
     x = linalg.inv(a, {check_errors = false})
     t.equal(x[1]:totable(), pg.eye(n):totable())
     t.equal(x[{2, 1, n}]:item(), math.huge)
     x = linalg.cholesky(a - 2 * pg.eye(n))
-    t.error_contains(function() x:totable() end, "linalg_cholesky: bad argument 'a' (expected positive definite matrices, got one that is not)")
+    t.error_contains(function() x:totable() end, "linalg.cholesky: bad argument 'a' (expected positive definite matrices, got one that is not)")
     t.equal(pg.ones(2):sum():item(), 2)
   end
 end)

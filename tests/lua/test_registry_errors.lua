@@ -11,7 +11,7 @@ local pg = require "perigee"
 t.skip_in("gcstress", "thousands of wrong calls, most of which run no op")
 
 local position = t.device == "cpu" and "^%S+test_registry_errors%.lua:%d+" or "^%S+%.lua:%d+"  -- a late error has another
-local form = position .. ": ([%w_]+): bad argument '(.-)' %(expected .+, got .+%)$"
+local form = position .. ": ([%w_.]+): bad argument '(.-)' %(expected .+, got .+%)$"
 
 local function invoke(f, args, n, attrs)
   if not attrs then return bounded(t.pcall, function() return f(unpack(args, 1, n)), true end) end
@@ -49,13 +49,13 @@ local function check(row, case)
   visit_calls(row, case, function(what, name, args, n, attrs, must)
     t.on_start(row.name .. " " .. what)
     local ok, e = invoke(function_of(row), args, n, attrs)
-    complain(what, judge(row.name, name, ok, e, must))
+    complain(what, judge(row.public, name, ok, e, must))
     if driver.changed(tensors, before) then complain(what, "an input changed") end
     if not method or not rawequal(args[1], case.args[1]) then return end
     target = args[1]:clone()
     local shown = driver.snapshot{target}
     ok, e = invoke(method, {target, unpack(args, 2, n)}, n, attrs)
-    complain("in place, " .. what, judge(row.name, nil, ok, e, must))
+    complain("in place, " .. what, judge(row.public, nil, ok, e, must))
     local late = t.device ~= "cpu"  -- a write that fails late leaves no value
     if not ok and not late and driver.changed({target}, shown) then complain("in place, " .. what, "the target changed") end
   end)

@@ -7,7 +7,7 @@ local driver = require "tests.ops.driver"
 local pg = require "perigee"
 
 local is_tensor, map, run = driver.is_tensor, driver.map, driver.run
-local message = "^%S+:%d+: [%w_]+: bad argument '.-' %(expected .+, got .+%)$"
+local message = "^%S+:%d+: [%w_.]+: bad argument '.-' %(expected .+, got .+%)$"
 
 t.test("every op with results has a call to test", function()
   local without = {}

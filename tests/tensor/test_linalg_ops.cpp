@@ -31,7 +31,7 @@ TEST_CASE("solvers solve, and refuse singular matrices") {
   for (size_t i = 0; i < want.size(); ++i) CHECK(product[i] == doctest::Approx(want[i]));
   CHECK(error_text([&] {
           run(ctx, "linalg_inv", {make_filled(Type{DType::kFloat64, {}, {2, 2}}, 1)});
-        }) == "linalg_inv: bad argument 'a' (expected invertible matrices, got a singular one)");
+        }) == "linalg.inv: bad argument 'a' (expected invertible matrices, got a singular one)");
   CHECK(!error_text([&] {
            run(ctx, "linalg_cholesky", {make_filled(Type{DType::kFloat64, {}, {2, 2}}, -1)});
          }).empty());
