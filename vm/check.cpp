@@ -40,7 +40,7 @@ Device check_device(lua_State* L, State& state, int i, const char* op, const cha
     static constexpr std::string_view kOwn = "device: bad argument 'name' ";
     const std::string why = e.what();
     if (why.starts_with(kOwn) && hint_of(L, "device", text).empty())
-      throw Error(fmt::format("{}: bad argument '{}' {}", op, name, why.substr(kOwn.size())));
+      throw Error(fmt::format("{}: bad argument '{}' {}", public_name(op), name, why.substr(kOwn.size())));
     const std::string hint = hint_of(L, "device", text);
     bad_argument(op, name, "the name of a device that is present",
                  fmt::format("{}: {}", describe(L, state, i), hint.empty() ? why : hint));

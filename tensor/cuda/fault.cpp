@@ -28,7 +28,7 @@ std::string key_of(const Refusal& r) {
 }
 
 std::string text_of(const Refusal& r, const Fault& fault) {
-  const std::string_view name = r.name.empty() ? r.op->name : std::string_view(r.name);
+  const std::string name = r.name.empty() ? public_name(r.op->name) : r.name;
   const auto filled = [&](const std::string& text) {
     return fmt::format(fmt::runtime(text), fmt::arg("value", fault.value),
                        fmt::arg("number", std::bit_cast<double>(fault.value)), fmt::arg("at", fault.at + 1));
