@@ -1,5 +1,6 @@
 #include "tensor/cpu/register.h"
 
+#include "tensor/cpu/conv/conv_choice.h"
 #include "tensor/cpu/isa.h"
 #include "tensor/device.h"
 #include "tensor/error.h"
@@ -8,7 +9,8 @@
 namespace pg {
 
 void check_cpu_settings() {
-  if (const char* wrong = cpu::isa_error()) throw Error(wrong);
+  for (const char* wrong : {cpu::isa_error(), cpu::conv_choice_error()})
+    if (wrong) throw Error(wrong);
 }
 
 const char* cpu_instruction_set() { return cpu::isa_name(cpu::isa()); }

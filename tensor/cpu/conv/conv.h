@@ -33,9 +33,7 @@ void conv_forward(const ConvShape& s, const T* x, const T* w, const T* bias, boo
 // of jobs calls may be longer where each of them reads large weights for a small plane.
 int64_t image_shares(const ConvShape& s);
 
-// Whether a oneDNN primitive computes conv_forward<float> of this shape faster.
-bool conv_forward_prefers_primitive(const ConvShape& s);
-// Whether it is fastest on images (N, spatial..., C), into which it may have to reorder its image.
+// Whether conv_forward<float> is fastest on images (N, spatial..., C), into which it may have to reorder its image.
 bool conv_forward_prefers_channels_last(const ConvShape& s, bool reorders);
 
 // dx = the gradient with respect to the input. It is also the forward pass of a transposed convolution.

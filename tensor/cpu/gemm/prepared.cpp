@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
-#include "tensor/cpu/conv/conv_last.h"
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/gemm/gemm_simd.h"
@@ -17,51 +15,6 @@ namespace {
 using Primitive = std::shared_ptr<const OneDnnPrepared>;
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-// One primitive per share of the rows (or images). Rows are split evenly over the threads that exist when it is made.
-class RowWise final : public PreparedKernel {
- public:
-  // `make(rows)` prepares the primitive of a share. ready() returns false when the library has none, or when the two
-  // sizes of shares pack differently.
-  template <class Make>
-  RowWise(int64_t rows, int64_t parts, int64_t x_row, int64_t y_row, const Finish& finish, Make make)
-      : rows_(rows), parts_(parts), x_row_(x_row), y_row_(y_row), finish_(finish) {
-    small_ = make(rows / parts);
-    large_ = rows % parts ? Primitive(make(rows / parts + 1)) : small_;
-    if (!ready()) return;
-    part_bytes_ = (std::max(small_->scratch_bytes, large_->scratch_bytes) + 63) / 64 * 64;
-    scratch_bytes = part_bytes_ * size_t(parts);
-    packed_bytes = small_->packed_bytes;
-    if (packed_bytes) packed_input = 1;
-  }
-  bool ready() const { return small_ && large_ && small_->packs_like(*large_); }
-
-  void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const override {
-    const float *x = in[0].as<float>(), *w = in[1].as<float>(), *bias = in[2].as<float>();
-    float* y = out[0].as<float>();
-    parallel_parts(parts_, [&](int64_t begin, int64_t end) {
-      for (int64_t p = begin; p < end; ++p) {
-        poll_kernel();
-        const int64_t first = p * rows_ / parts_, count = (p + 1) * rows_ / parts_ - first;
-        const OneDnnPrepared& share = count == rows_ / parts_ ? *small_ : *large_;
-        share.run(x + first * x_row_, w, packed, bias, y + first * y_row_,
-                  static_cast<char*>(scratch) + size_t(p) * part_bytes_);
-      }
-    });
-    finish_(out);
-  }
-  void pack(const View& w, void* packed) const override { small_->pack(w.as<float>(), packed); }
-  bool packs_like(const PreparedKernel& other) const override {
-    const auto* o = dynamic_cast<const RowWise*>(&other);
-    return o && packed_bytes == o->packed_bytes && small_->packs_like(*o->small_);
-  }
-
- private:
-  int64_t rows_, parts_, x_row_, y_row_;
-  Finish finish_;
-  Primitive small_, large_;
-  size_t part_bytes_ = 0;
-};
 
 // A linear layer, cut by its grid. Each column block has weights of its own; every row block reads them.
 class PreparedGrid final : public PreparedKernel {
@@ -136,30 +89,6 @@ class PreparedGrid final : public PreparedKernel {
   size_t column_bytes_ = 0;         // of the packed weights of a column block
 };
 
-class PreparedConvLast final : public PreparedKernel {
- public:
-  PreparedConvLast(std::unique_ptr<const ConvLast> conv, const Finish& finish)
-      : conv_(std::move(conv)), finish_(finish) {
-    packed_bytes = conv_->packed_bytes();
-    if (packed_bytes) packed_input = 1;
-    scratch_bytes = conv_->scratch_bytes();
-  }
-  void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const override {
-    conv_->run(in[0].as<float>(), in[1].as<float>(), packed, in[2].as<float>(), finish_.relu(), out[0].as<float>(),
-               scratch);
-    if (!finish_.relu()) finish_(out);
-  }
-  void pack(const View& w, void* packed) const override { conv_->pack(w.as<float>(), packed); }
-  bool packs_like(const PreparedKernel& other) const override {
-    const auto* o = dynamic_cast<const PreparedConvLast*>(&other);
-    return o && conv_->packs_like(*o->conv_);
-  }
-
- private:
-  std::unique_ptr<const ConvLast> conv_;
-  Finish finish_;
-};
-
 // A linear layer (`trans_b`) or a product that our own kernels compute.
 class OwnProduct final : public PreparedKernel {
  public:
@@ -190,30 +119,6 @@ class OwnProduct final : public PreparedKernel {
   Finish finish_;
 };
 
-class DirectConvKernel final : public PreparedKernel {
- public:
-  DirectConvKernel(DirectConv conv, std::optional<Finish> finish)
-      : conv_(std::move(conv)), finish_(std::move(finish)) {}
-  void run(std::span<const View> in, std::span<const View> out, void*, const void*) const override {
-    const float* bias = in.size() > 2 && in[2] ? in[2].as<float>() : nullptr;
-    const bool relu = finish_ && finish_->relu();
-    conv_.run(in[0].as<float>(), in[1].as<float>(), bias, relu, out[0].as<float>());
-    if (finish_ && !relu) (*finish_)(out);
-  }
-
- private:
-  DirectConv conv_;
-  std::optional<Finish> finish_;
-};
-
-template <class Make>
-std::unique_ptr<const PreparedKernel> row_wise(int64_t rows, int64_t parts, int64_t x_row, int64_t y_row,
-                                               const Finish& finish, Make make) {
-  auto kernel = std::make_unique<RowWise>(rows, parts, x_row, y_row, finish, make);
-  if (!kernel->ready()) return nullptr;
-  return kernel;
-}
-
 }  // namespace
 
 Finish::Finish(const KernelArgs& args)
@@ -240,26 +145,6 @@ std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64
 std::unique_ptr<const PreparedKernel> prepare_product(int64_t m, int64_t n, int64_t k, const Finish& finish) {
   if (!right_packs(false, m, n, k)) return nullptr;
   return std::make_unique<OwnProduct>(false, m, n, k, true, finish);
-}
-
-std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish) {
-  if (auto direct = DirectConv::make(s, ConvPart::kForward))
-    return std::make_unique<DirectConvKernel>(std::move(*direct), finish);
-  if (!packs || !conv_forward_prefers_primitive(s)) return nullptr;
-  return row_wise(s.n, image_shares(s), s.ic * s.in_plane(), s.oc * s.out_plane(), finish,
-                  [&](int64_t images) { return Primitive(onednn_prepare_conv(s, images, bias)); });
-}
-
-std::unique_ptr<const PreparedKernel> prepare_conv_last(const ConvShape& s, bool bias, const Finish& finish) {
-  auto conv = ConvLast::make(s, bias);
-  if (!conv) return nullptr;
-  return std::make_unique<PreparedConvLast>(std::move(conv), finish);
-}
-
-std::unique_ptr<const PreparedKernel> prepare_conv_gradient(const ConvShape& s, ConvPart part) {
-  auto direct = DirectConv::make(s, part);
-  if (!direct) return nullptr;
-  return std::make_unique<DirectConvKernel>(std::move(*direct), std::nullopt);
 }
 
 }  // namespace pg::cpu

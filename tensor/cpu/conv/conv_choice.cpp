@@ -1,0 +1,213 @@
+#include "tensor/cpu/conv/conv_choice.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string_view>
+
+#include "tensor/cpu/conv/conv_last.h"
+#include "tensor/cpu/conv/conv_primitives.h"
+#include "tensor/cpu/conv/winograd.h"
+#include "tensor/cpu/isa.h"
+#include "tensor/runtime.h"
+#include "tensor/settings.h"
+
+namespace pg::cpu {
+namespace {
+
+// Noise of measurements rarely changes the choice.
+constexpr double kWorthwhile = 1.1;
+// Work of about 100 microseconds. Less is not worth a measurement.
+constexpr int64_t kFewestMacs = 6 << 20;
+constexpr int64_t kFewestChannels = 16;  // those of a vector
+// Winograd's algorithm has to save at least this share of the multiplications, because it has transforms too.
+constexpr double kMostWork = 0.7;
+// Up to this size the weights of the larger tile stay in the second-level cache or near it, and it is the faster one.
+constexpr size_t kLargeWeights = 4 << 20;
+// From this number of larger tiles on, more images do not change what is faster.
+constexpr int64_t kEnoughTiles = 128;
+constexpr size_t kMostRemembered = 4096;  // shapes; later ones are not measured
+
+using Setting = std::optional<int>;  // the tile that PERIGEE_CONV asks for; nothing: measured
+
+// Returns false where the variable has an unknown value.
+bool read_setting(Setting* out) {
+  const char* text = setting("PERIGEE_CONV");
+  const std::string_view name = text ? text : "";
+  if (name == "direct") *out = 0;
+  if (name == "winograd") *out = 4;
+  return name.empty() || name == "measured" || *out;
+}
+
+const Setting& asked() {
+  static const Setting chosen = [] {
+    Setting s;
+    read_setting(&s);
+    return s;
+  }();
+  return chosen;
+}
+
+struct Key {
+  ConvShape shape;
+  int64_t part;
+
+  bool operator<(const Key& other) const { return std::memcmp(this, &other, sizeof(Key)) < 0; }
+};
+
+// Shapes with about as many images share a choice.
+Key key_of(ConvShape s, ConvPart part) {
+  const int64_t tiles = ((s.out[1] + 3) / 4) * ((s.out[2] + 3) / 4);
+  const auto enough = int64_t(std::bit_ceil(uint64_t((kEnoughTiles + tiles - 1) / tiles)));
+  s.n = std::min(int64_t(std::bit_ceil(uint64_t(s.n))), enough);
+  return {s, int64_t(part)};
+}
+
+// Returns the time of this thread in seconds. Neither other processes nor the pauses of a job count.
+double thread_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return double(t.tv_sec) + double(t.tv_nsec) * 1e-9;
+}
+
+// Returns the least time of a few runs.
+template <class F>
+double measured(const F& run) {
+  constexpr double kEnough = 0.005;
+  constexpr int kMostRuns = 6;
+  run();  // the first one reads cold memory
+  double best = std::numeric_limits<double>::infinity(), total = 0;
+  for (int i = 0; i < kMostRuns && total < kEnough; ++i) {
+    const double start = thread_seconds();
+    run();
+    const double time = thread_seconds() - start;
+    best = std::min(best, time), total += time;
+  }
+  return best;
+}
+
+// Memory for trials, aligned to cache lines, with numbers that are neither zero nor denormal.
+class TrialArray {
+ public:
+  explicit TrialArray(int64_t size)
+      : data_(static_cast<float*>(::operator new(size_t(std::max<int64_t>(size, 1)) * sizeof(float), kAlign))) {
+    for (int64_t i = 0; i < size; ++i) data_.get()[i] = float(i % 7 + 1) * 0.0625f;
+  }
+  explicit TrialArray(size_t bytes) : TrialArray(int64_t(bytes / sizeof(float) + 1)) {}
+  float* get() const { return data_.get(); }
+
+ private:
+  static constexpr std::align_val_t kAlign{64};
+  struct Free {
+    void operator()(float* p) const { ::operator delete(p, kAlign); }
+  };
+  std::unique_ptr<float, Free> data_;
+};
+
+// One part of a convolution on memory of its own. Forward passes have the channels last and packed weights, as plans
+// run them; gradients have the channels first.
+class Trial {
+ public:
+  Trial(const ConvShape& s, ConvPart part)
+      : s_(s), part_(part), x_(s.n * s.ic * s.in_plane()), w_(s.oc * s.ic * s.taps()), y_(s.n * s.oc * s.out_plane()) {}
+
+  double direct() const {
+    if (part_ == ConvPart::kForward) return direct_last();
+    bool ok = true;
+    const double time = measured([&] {
+      ok = ok && (part_ == ConvPart::kInputGradient ? primitive_backward_data(s_, y_.get(), w_.get(), x_.get())
+                                                    : primitive_backward_weights(s_, x_.get(), y_.get(), w_.get()));
+    });
+    return ok ? time : 0;
+  }
+
+  double winograd(int tile) const {
+    const bool forward = part_ == ConvPart::kForward;
+    const Winograd conv(s_, part_, tile, forward ? ImageLayout::kChannelsLast : ImageLayout::kChannelsFirst);
+    if (part_ == ConvPart::kInputGradient)
+      return measured([&] { conv.run(y_.get(), w_.get(), nullptr, nullptr, false, x_.get()); });
+    if (part_ == ConvPart::kWeightGradient)
+      return measured([&] { conv.run(x_.get(), y_.get(), nullptr, nullptr, false, w_.get()); });
+    const TrialArray packed(conv.packed_bytes());
+    conv.pack(w_.get(), packed.get());
+    return measured([&] { conv.run(x_.get(), w_.get(), packed.get(), nullptr, false, y_.get()); });
+  }
+
+ private:
+  double direct_last() const {
+    const auto conv = ConvLast::make(s_, false);
+    if (!conv) return 0;
+    const TrialArray packed(conv->packed_bytes()), scratch(conv->scratch_bytes());
+    if (conv->packed_bytes()) conv->pack(w_.get(), packed.get());
+    const float* const weights = conv->packed_bytes() ? packed.get() : nullptr;
+    return measured([&] { conv->run(x_.get(), w_.get(), weights, nullptr, false, y_.get(), scratch.get()); });
+  }
+
+  const ConvShape s_;
+  const ConvPart part_;
+  const TrialArray x_, w_, y_;
+};
+
+bool may_pay(const ConvShape& s, ConvPart part, int tile) {
+  return double(Winograd(s, part, tile, ImageLayout::kChannelsFirst).macs()) < kMostWork * double(s.macs());
+}
+
+// The smaller tile needs half of the memory of the larger one for weights.
+int fastest(const ConvShape& s, ConvPart part) {
+  static const Ref<Runtime> one_thread = [] {
+    RuntimeOptions options;
+    options.threads = 1;
+    return Runtime::create(options);
+  }();
+  const ScopedRuntime scope(*one_thread);
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const Trial trial(s, part);
+  const double direct = trial.direct();
+  if (direct == 0) return 0;
+  const double large = may_pay(s, part, 4) ? trial.winograd(4) : kNever;
+  const bool sure =
+      large * kWorthwhile < direct && Winograd(s, part, 4, ImageLayout::kChannelsFirst).packed_bytes() <= kLargeWeights;
+  const double small = !sure && may_pay(s, part, 2) ? trial.winograd(2) : kNever;
+  if (large * kWorthwhile < std::min(direct, small)) return 4;
+  return small * kWorthwhile < direct ? 2 : 0;
+}
+
+std::mutex lock;
+std::map<Key, int>& remembered() {
+  static auto* const choices = new std::map<Key, int>;  // kernels may run in handlers of exit()
+  return *choices;
+}
+
+}  // namespace
+
+int winograd_tile(const ConvShape& s, ConvPart part) {
+  if (!Winograd::fits(s)) return 0;
+  if (asked()) return *asked();
+  if (isa() < Isa::kAvx2 || s.macs() < kFewestMacs || std::min(s.ic, s.oc) < kFewestChannels) return 0;
+  if (!may_pay(s, part, 2) && !may_pay(s, part, 4)) return 0;
+  const Key key = key_of(s, part);
+  {
+    const std::lock_guard hold(lock);
+    const auto& choices = remembered();
+    if (const auto found = choices.find(key); found != choices.end()) return found->second;
+    if (choices.size() >= kMostRemembered) return 0;
+  }
+  const int tile = fastest(key.shape, part);  // without the lock, because kernels poll
+  const std::lock_guard hold(lock);
+  return remembered().emplace(key, tile).first->second;
+}
+
+const char* conv_choice_error() {
+  Setting s;
+  return read_setting(&s) ? nullptr : "PERIGEE_CONV: expected measured, direct or winograd";
+}
+
+}  // namespace pg::cpu

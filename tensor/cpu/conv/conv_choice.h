@@ -1,0 +1,18 @@
+// The algorithm of a large float32 convolution, chosen by measurement.
+#pragma once
+#include "tensor/cpu/conv/conv.h"
+
+namespace pg::cpu {
+
+// Returns the outputs of a tile of Winograd's algorithm in each direction, 2 or 4, where it computes this part of the
+// convolution at least a tenth faster than the direct algorithm; 0 elsewhere.
+//
+// The first call for a shape measures both, if neither bounds nor the environment variable PERIGEE_CONV decide. The
+// process remembers the result, so that all calls of a shape have the same bits. The time is that of the calling
+// thread: the choice depends neither on the number of threads nor on what else the machine does.
+int winograd_tile(const ConvShape& s, ConvPart part);
+
+// Returns what is wrong with PERIGEE_CONV, or nullptr.
+const char* conv_choice_error();
+
+}  // namespace pg::cpu

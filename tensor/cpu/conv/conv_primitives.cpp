@@ -1,0 +1,146 @@
+#include "tensor/cpu/conv/conv_primitives.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+
+#include "tensor/cpu/conv/conv_last.h"
+#include "tensor/cpu/isa.h"
+#include "tensor/cpu/lru_cache.h"
+#include "tensor/cpu/move/copy.h"
+#include "tensor/cpu/onednn/onednn.h"
+#include "tensor/cpu/pointwise/epilogue.h"
+#include "tensor/cpu/scratch.h"
+#include "tensor/parallel.h"
+
+namespace pg::cpu {
+namespace {
+
+// A call of oneDNN takes about a millisecond, because it can be neither interrupted nor suspended.
+constexpr int64_t kMacsPerCall = 1 << 26;
+// From this size of a plane on, a call for one image costs far more than a pass over the weights.
+constexpr int64_t kLargePlane = 256;
+
+// From this much work on, oneDNN's layouts repay the reorders and the preparation of a primitive at the first use of a
+// shape.
+constexpr int64_t kLargeMacs = int64_t(4) << 20;
+
+bool is_depthwise(const ConvShape& s) { return s.groups >= 8 && s.ic == s.groups && s.oc == s.groups; }
+
+// Calls run(part, first image, images) for `parts` shares in parallel. Returns false if any call did.
+template <class F>
+bool split_images(const ConvShape& s, int64_t parts, F run) {
+  std::atomic<bool> ok{true};
+  parallel_parts(parts, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      poll_kernel();
+      const int64_t first = p * s.n / parts, last = (p + 1) * s.n / parts;
+      if (!run(p, first, last - first)) ok = false;
+    }
+  });
+  return ok;
+}
+
+struct LastKey {
+  ConvShape shape;
+  int64_t bias;
+};
+
+// One image does not fill the threads, and large weights would be reordered by each of them.
+bool prefers_last(const ConvShape& s) {
+  if (isa() < Isa::kAvx2 || s.groups > 1 || s.ic < 8) return false;
+  if (isa() < Isa::kAvx512 && s.macs() < 16 * kLargeMacs) return false;  // the reorders cost more than threads gain
+  return s.n == 1 || s.ic * s.taps() > s.out_plane();
+}
+
+// Between copies with the channels last, which split one image over the threads and pack the weights once.
+bool forward_by_last(const ConvShape& s, const float* x, const float* w, const float* bias, bool relu, float* y) {
+  if (!prefers_last(s)) return false;
+  thread_local LruCache<LastKey, std::unique_ptr<const ConvLast>> cache(32);
+  const ConvLast* conv = cache.get({s, bias != nullptr}, [&] { return ConvLast::make(s, bias != nullptr); }).get();
+  if (!conv) return false;
+  const int64_t in = s.in_plane(), out = s.out_plane(), x_size = s.n * s.ic * in, y_size = s.n * s.oc * out;
+  float* last_x =
+      scratch<float>(ScratchSlot::kPad, x_size + y_size + int64_t(conv->scratch_bytes() / sizeof(float)) + 48);
+  float *last_y = last_x + (x_size + 15) / 16 * 16, *work = last_y + (y_size + 15) / 16 * 16;
+  copy_block(sizeof(float), {s.n, in, s.ic}, x, {s.ic * in, 1, in}, last_x, {s.ic * in, s.ic, 1});
+  conv->run(last_x, w, nullptr, bias, relu, last_y, work);
+  copy_block(sizeof(float), {s.n, s.oc, out}, last_y, {s.oc * out, 1, s.oc}, y, {s.oc * out, out, 1});
+  return true;
+}
+
+// Calls for a weight gradient of `images` images. Each of them but the first costs a pass over the weights, so small
+// planes have one. The number depends only on the shape, as that of parts.
+int64_t weight_calls(const ConvShape& s, int64_t images) {
+  return s.out_plane() < kLargePlane ? 1 : std::clamp<int64_t>(s.macs() / s.n * images / kMacsPerCall, 1, images);
+}
+
+}  // namespace
+
+bool prefers_primitive(const ConvShape& s, ConvPart part) {
+  if (s.macs() == 0) return false;
+  if (is_depthwise(s)) return s.macs() >= kLargeMacs / 16;
+  const int64_t icg = s.ic / s.groups, ocg = s.oc / s.groups;
+  if (s.macs() < kLargeMacs || ocg < 16) return false;
+  return icg >= 16 || (part != ConvPart::kInputGradient && s.macs() >= 8 * kLargeMacs);
+}
+
+int64_t weight_parts(int64_t size, int64_t most) {
+  constexpr int64_t kParts = 4, kElements = 1 << 16;
+  return std::min(most, std::clamp<int64_t>(kElements / std::max<int64_t>(size, 1), 2, kParts));
+}
+
+bool primitive_forward(const ConvShape& s, const float* x, const float* w, const float* bias, bool relu, float* y) {
+  if (forward_by_last(s, x, w, bias, relu, y)) return true;
+  return split_images(s, image_shares(s), [&](int64_t, int64_t first, int64_t images) {
+    float* out = y + first * s.oc * s.out_plane();
+    if (!onednn_conv_forward(s, images, x + first * s.ic * s.in_plane(), w, bias, false, out)) return false;
+    if (relu) rectify(images * s.oc * s.out_plane(), out);  // not by oneDNN, whose relu turns NaN into 0
+    return true;
+  });
+}
+
+bool primitive_backward_data(const ConvShape& s, const float* dy, const float* w, float* dx) {
+  return split_images(s, image_shares(s), [&](int64_t, int64_t first, int64_t images) {
+    return onednn_conv_backward_data(s, images, dy + first * s.oc * s.out_plane(), w, dx + first * s.ic * s.in_plane());
+  });
+}
+
+bool primitive_backward_weights(const ConvShape& s, const float* x, const float* dy, float* dw) {
+  const int64_t size = s.oc * (s.ic / s.groups) * s.taps(), parts = weight_parts(size, s.n);
+  const bool sums = weight_calls(s, s.n / parts + 1) > 1;
+  const int64_t arrays = parts - 1 + (sums ? parts : 0);
+  float* partial = arrays > 0 ? scratch<float>(ScratchSlot::kReduce, arrays * size) : nullptr;
+  float* terms = partial + (parts - 1) * size;
+  const bool ok = split_images(s, parts, [&](int64_t part, int64_t first, int64_t images) {
+    float* const sum = part == 0 ? dw : partial + (part - 1) * size;
+    const int64_t calls = weight_calls(s, images);
+    for (int64_t c = 0; c < calls; ++c) {
+      const int64_t from = first + c * images / calls, count = first + (c + 1) * images / calls - from;
+      float* const to = c == 0 ? sum : terms + part * size;
+      if (!onednn_conv_backward_weights(s, count, x + from * s.ic * s.in_plane(), dy + from * s.oc * s.out_plane(), to))
+        return false;
+      if (c > 0) add_parts(sum, to, 2, size);
+      poll_kernel();
+    }
+    return true;
+  });
+  if (ok) add_parts(dw, partial, parts, size);
+  return ok;
+}
+
+int64_t image_shares(const ConvShape& s) {
+  const bool short_calls = s.out_plane() >= kLargePlane || watched_here().suspender;
+  const int64_t macs = short_calls ? kMacsPerCall : kOneDnnMacsPerCall;
+  return std::min(std::max<int64_t>(num_threads(), s.macs() / macs), s.n);
+}
+
+bool conv_forward_prefers_channels_last(const ConvShape& s, bool reorders) {
+  if (isa() < Isa::kAvx2 || s.macs() == 0) return false;
+  const bool grows = s.macs() >= 2 * kLargeMacs && s.ic * s.in_plane() * 2 <= s.oc * s.out_plane();
+  if (reorders && s.groups > 1) return false;
+  if (reorders) return prefers_primitive(s, ConvPart::kForward) || (grows && s.oc / s.groups >= 16);  // a first layer
+  return is_depthwise(s) || (s.macs() >= kLargeMacs / 16 && s.oc / s.groups >= 8 && s.ic / s.groups >= 8);
+}
+
+}  // namespace pg::cpu

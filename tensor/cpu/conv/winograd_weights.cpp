@@ -1,0 +1,117 @@
+// The weight gradient: with V the transforms of the input's tiles and M those of the tiles of the output's gradient,
+// both for all tiles, each of the t * t products V^T M is a sum over tiles, and its transform back is the gradient.
+#include <algorithm>
+
+#include "tensor/cpu/conv/image_strip.h"
+#include "tensor/cpu/conv/winograd_parts.h"
+#include "tensor/cpu/scratch.h"
+#include "tensor/parallel.h"
+
+namespace pg::cpu {
+namespace {
+
+// The tiles whose transforms are held at a time.
+constexpr int64_t kChunkBytes = 4 << 20, kFewestTiles = 128;
+
+}  // namespace
+
+void Winograd::transform_gradient(const float* dy, int64_t begin, int64_t end, const Block& block) const {
+  for_segments(begin, end, [&](int64_t first, int64_t count, int64_t image, int64_t row, int64_t column) {
+    const ImageView<const float> view{dy + image * s_.oc * s_.out_plane(), s_.out[1], s_.out[2], s_.oc, s_.oc, last_};
+    const StripPlace place{row, column, m_, count * m_, out_channels_};
+    read_strip(view, place, block.strip);
+    winograd_transform(int(m_), WinogradPart::kGradient,
+                       {.from = block.strip,
+                        .from_row = place.cols * place.pixel,
+                        .from_col = place.pixel,
+                        .from_tile = m_ * place.pixel,
+                        .to = block.products + (first - begin) * m_row_,
+                        .to_row = t_ * block.product_plane,
+                        .to_col = block.product_plane,
+                        .to_tile = m_row_,
+                        .tiles = count,
+                        .channels = out_channels_});
+  });
+}
+
+// The sums do not depend on the number of threads: each of them is computed by one, and chunks depend on the shape.
+void Winograd::weight_gradient(const float* x, const float* dy, float* dw) const {
+  const int64_t tile_bytes = t_ * t_ * (v_row_ + m_row_) * int64_t(sizeof(float));
+  const int64_t chunk = std::min(tiles(), std::max(kChunkBytes / tile_bytes, kFewestTiles));
+  const int64_t v_size = t_ * t_ * chunk * v_row_, m_size = t_ * t_ * chunk * m_row_;
+  const int64_t sums_size = t_ * t_ * s_.ic * panels() * kWinogradColumns;
+  float* const base = scratch<float>(ScratchSlot::kReduce, v_size + m_size + sums_size);
+  const Block block{base, base + v_size, nullptr, chunk * v_row_, chunk * m_row_};
+  float* const sums = base + v_size + m_size;
+  for (int64_t first = 0; first < tiles(); first += chunk)
+    add_products(first, std::min(tiles(), first + chunk), x, dy, block, sums);
+  transform_sums(sums, dw);
+}
+
+// Adds the products of some tiles to the sums. The first tile overwrites them.
+void Winograd::add_products(int64_t first, int64_t last, const float* x, const float* dy, const Block& block,
+                            float* sums) const {
+  constexpr int64_t kTilesPerTask = 8;
+  parallel_for(last - first, kTilesPerTask, [&](int64_t begin, int64_t end) {
+    poll_kernel();
+    const int64_t cols = std::min(end - begin, tile_cols_) * m_ + 2;
+    Block own = block;
+    own.strip = scratch<float>(ScratchSlot::kPanel, t_ * cols * std::max(in_channels_, out_channels_));
+    own.v += begin * v_row_, own.products += begin * m_row_;
+    transform_input(x, first + begin, first + end, own);
+    transform_gradient(dy, first + begin, first + end, own);
+  });
+  const int64_t strips = ceil_div(s_.ic, kWinogradRows), row = panels() * kWinogradColumns;
+  const int64_t macs = (last - first) * kWinogradRows * s_.oc;
+  parallel_for(t_ * t_ * strips, std::max<int64_t>(1, kMacsPerTask / macs), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end;) {
+      poll_kernel();
+      const int64_t plane = i / strips, channel = i % strips * kWinogradRows;
+      const int64_t count = std::min(end - i, strips - i % strips);
+      winograd_multiply({.planes = 1,
+                         .rows = std::min(s_.ic - channel, count * kWinogradRows),
+                         .columns = s_.oc,
+                         .depth = last - first,
+                         .a = block.v + plane * block.plane + channel,
+                         .a_plane = 0,
+                         .a_row = 1,
+                         .a_step = v_row_,
+                         .b = block.products + plane * block.product_plane,
+                         .b_plane = 0,
+                         .b_row = m_row_,
+                         .b_panel = kWinogradColumns,
+                         .c = sums + (plane * s_.ic + channel) * row,
+                         .c_plane = 0,
+                         .c_row = row,
+                         .adds = first > 0});
+      i += count;
+    }
+  });
+}
+
+void Winograd::transform_sums(const float* sums, float* dw) const {
+  constexpr int64_t kDepth = 64, kTaps = 9, kPixel = kWinogradColumns;
+  const int64_t pieces = ceil_div(s_.ic, kDepth), row = panels() * kPixel, plane = s_.ic * row;
+  parallel_for(panels() * pieces, ceil_div(kMacsPerTask, kDepth * kPixel * t_ * t_), [&](int64_t begin, int64_t end) {
+    float* const taps = scratch<float>(ScratchSlot::kPanel, kDepth * kTaps * kPixel);
+    for (int64_t i = begin; i < end; ++i) {
+      poll_kernel();
+      const int64_t column = i / pieces * kPixel, count = std::min(kPixel, s_.oc - column);
+      const int64_t first = i % pieces * kDepth, depth = std::min(kDepth, s_.ic - first);
+      winograd_transform(int(m_), WinogradPart::kWeightSums,
+                         {.from = sums + first * row + column,
+                          .from_row = t_ * plane,
+                          .from_col = plane,
+                          .from_tile = row,
+                          .to = taps,
+                          .to_row = 3 * kPixel,
+                          .to_col = kPixel,
+                          .to_tile = kTaps * kPixel,
+                          .tiles = depth,
+                          .channels = kPixel});
+      transpose_f32(depth * kTaps, count, taps, kPixel, dw + (column * s_.ic + first) * kTaps, s_.ic * kTaps);
+    }
+  });
+}
+
+}  // namespace pg::cpu

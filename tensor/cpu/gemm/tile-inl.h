@@ -1,0 +1,140 @@
+// The register tile of matrix products and the transposition of blocks. Include after highway.h, once per target.
+#if defined(PERIGEE_GEMM_TILE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef PERIGEE_GEMM_TILE_INL_H
+#undef PERIGEE_GEMM_TILE_INL_H
+#else
+#define PERIGEE_GEMM_TILE_INL_H
+#endif
+
+#include <algorithm>
+
+#include "hwy/highway.h"
+#include "tensor/cpu/loops.h"
+#include "tensor/cpu/targets-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace pg::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A register tile has kRows x kVectors accumulators: 24 of the 32 registers of AVX-512, 12 of 16 on other targets.
+constexpr int kRows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
+constexpr int kVectors = 2;
+template <class T>
+constexpr int64_t kCols = kVectors* int64_t(hn::MaxLanes(hn::ScalableTag<T>()));
+
+// to[l * ld + i] = from[i * stride + l] for 128 bits of each of kRows rows.
+template <int kRows, class T>
+HWY_INLINE void transpose(const T* from, int64_t stride, T* to, int64_t ld) {
+#if HWY_TARGET != HWY_SCALAR
+  const hn::FixedTag<T, 16 / sizeof(T)> d;
+  if constexpr (kRows == 2) {
+    const hn::Half<decltype(d)> half;
+    const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + stride);
+    const auto low = hn::InterleaveLower(d, r0, r1), high = hn::InterleaveUpper(d, r0, r1);
+    if constexpr (sizeof(T) == 8) {
+      hn::StoreU(low, d, to);
+      hn::StoreU(high, d, to + ld);
+    } else {
+      hn::StoreU(hn::LowerHalf(half, low), half, to);
+      hn::StoreU(hn::UpperHalf(half, low), half, to + ld);
+      hn::StoreU(hn::LowerHalf(half, high), half, to + 2 * ld);
+      hn::StoreU(hn::UpperHalf(half, high), half, to + 3 * ld);
+    }
+    return;
+  } else if constexpr (kRows == 4) {
+    const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + stride);
+    const auto r2 = hn::LoadU(d, from + 2 * stride), r3 = hn::LoadU(d, from + 3 * stride);
+    const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
+    const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
+    hn::StoreU(hn::InterleaveLower(d, low02, low13), d, to);
+    hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, to + ld);
+    hn::StoreU(hn::InterleaveLower(d, high02, high13), d, to + 2 * ld);
+    hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, to + 3 * ld);
+    return;
+  }
+#endif
+  for (int i = 0; i < kRows; ++i)
+    for (int l = 0; l < int(16 / sizeof(T)); ++l) to[l * ld + i] = from[i * stride + l];
+}
+
+// to[l * ld + i] = from[i * stride + l] for i < kRows, l < depth.
+template <int kRows, class T>
+void pack_rows(const T* from, int64_t stride, int64_t depth, T* to, int64_t ld) {
+  constexpr int64_t kStep = 16 / int64_t(sizeof(T));
+  int64_t l = 0;
+  for (; l + kStep <= depth; l += kStep) transpose<kRows>(from + l, stride, to + l * ld, ld);
+  for (; l < depth; ++l)
+    for (int64_t i = 0; i < kRows; ++i) to[l * ld + i] = from[i * stride + l];
+}
+
+template <class T>
+struct Tile {
+  int64_t depth;
+  int64_t a_row, a_step;  // distances between the rows and the columns of a; a packed panel needs none
+  int64_t b_row;          // distance between the rows of b
+  const T *a, *b;
+  T* c;
+  int64_t ldc, rows, cols;  // rows and columns of c, at most kRows x kCols
+  bool adds;                // adds to c instead of overwriting it
+};
+
+// Computes R rows of a tile. Reads kRows rows of a, also where p.rows is less.
+template <class T, int R, bool kPackedA = true>
+void multiply_tile(const Tile<T>& p) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int64_t kLanes = int64_t(hn::MaxLanes(d));
+  V acc[R][kVectors];
+  PERIGEE_UNROLL
+  for (int i = 0; i < R; ++i) {
+    PERIGEE_UNROLL
+    for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::Zero(d);
+  }
+  for (int64_t i = 0; i < p.rows; ++i)  // of c, so that it is there when the sums are finished
+    for (int j = 0; j < kVectors; ++j) __builtin_prefetch(p.c + i * p.ldc + j * kLanes, 1);
+  const T *a = p.a, *b = p.b;
+  const int64_t a_row = kPackedA ? 1 : p.a_row;
+  for (int64_t l = 0; l < p.depth; ++l, a += kPackedA ? kRows : p.a_step, b += p.b_row) {
+    V bv[kVectors];
+    PERIGEE_UNROLL
+    for (int j = 0; j < kVectors; ++j) bv[j] = hn::LoadU(d, b + j * kLanes);
+    PERIGEE_UNROLL
+    for (int i = 0; i < R; ++i) {
+      const V av = hn::Set(d, a[i * a_row]);
+      PERIGEE_UNROLL
+      for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
+    }
+  }
+  PERIGEE_UNROLL
+  for (int i = 0; i < R; ++i) {
+    if (i >= p.rows) continue;
+    PERIGEE_UNROLL
+    for (int j = 0; j < kVectors; ++j) {
+      T* to = p.c + i * p.ldc + j * kLanes;
+      const int64_t left = p.cols - j * kLanes;
+      if (left >= kLanes) {
+        hn::StoreU(p.adds ? hn::Add(hn::LoadU(d, to), acc[i][j]) : acc[i][j], d, to);
+      } else if (left > 0) {
+        store_part(d, p.adds ? hn::Add(load_part(d, to, left), acc[i][j]) : acc[i][j], to, left);
+      }
+    }
+  }
+}
+
+// Computes the rows of a tile, with as few rows in registers as they need.
+template <class T, bool kPackedA = true>
+void multiply_rows(const Tile<T>& p) {
+  if (p.rows * 3 > kRows * 2)
+    multiply_tile<T, kRows, kPackedA>(p);
+  else if (p.rows * 2 > kRows)
+    multiply_tile<T, kRows * 2 / 3, kPackedA>(p);
+  else if (p.rows * 3 > kRows)
+    multiply_tile<T, kRows / 2, kPackedA>(p);
+  else
+    multiply_tile<T, kRows / 3, kPackedA>(p);
+}
+
+}  // namespace pg::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // PERIGEE_GEMM_TILE_INL_H
