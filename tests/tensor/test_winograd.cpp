@@ -129,8 +129,8 @@ struct Case {
 };
 
 // Direct sums of `terms` products of numbers up to 1: the partial sum of k products has the size sqrt(k) / 3, and
-// rounding changes it by 0.4 * 2^-24 of that, which adds up to 5.6e-9 * terms (measured 5.8e-9). The transforms add up to
-// 2e-7 for each term. F(2 x 2) has 0.6 times this error, F(4 x 4) 1.8 times, for many channels.
+// rounding changes it by 0.4 * 2^-24 of that, which adds up to 5.6e-9 * terms (measured 5.8e-9). The transforms add up
+// to 2e-7 for each term. F(2 x 2) has 0.6 times this error, F(4 x 4) 1.8 times, for many channels.
 void check_error(const Error& e, int64_t terms, int tile) {
   CAPTURE(terms);
   CAPTURE(tile);

@@ -32,6 +32,8 @@ constexpr int64_t kFewestChannels = 16;  // those of a vector
 constexpr double kMostWork = 0.7;
 // Up to this size the weights of the larger tile stay in the second-level cache or near it, and it is the faster one.
 constexpr size_t kLargeWeights = 4 << 20;
+// Each large weight is read once for this many tiles or more, because memory is slow. Its gradient is read and written.
+constexpr int64_t fewest_tiles(ConvPart part) { return part == ConvPart::kWeightGradient ? 48 : 12; }
 // From this number of larger tiles on, more images do not change what is faster.
 constexpr int64_t kEnoughTiles = 128;
 constexpr size_t kMostRemembered = 4096;  // shapes; later ones are not measured
@@ -94,14 +96,11 @@ double measured(const F& run) {
   return best;
 }
 
-// Memory for trials, aligned to cache lines, with numbers that are neither zero nor denormal.
+// Memory for trials, aligned to cache lines. Numbers that are neither zero nor denormal are written to arguments.
 class TrialArray {
  public:
-  explicit TrialArray(int64_t size)
-      : data_(static_cast<float*>(::operator new(size_t(std::max<int64_t>(size, 1)) * sizeof(float), kAlign))) {
-    for (int64_t i = 0; i < size; ++i) data_.get()[i] = float(i % 7 + 1) * 0.0625f;
-  }
-  explicit TrialArray(size_t bytes) : TrialArray(int64_t(bytes / sizeof(float) + 1)) {}
+  explicit TrialArray(size_t bytes) : data_(static_cast<float*>(::operator new(bytes, kAlign))) {}
+  explicit TrialArray(int64_t size) : TrialArray(size_t(size) * sizeof(float)) { std::fill_n(get(), size, 0.0625f); }
   float* get() const { return data_.get(); }
 
  private:
@@ -157,7 +156,9 @@ class Trial {
 };
 
 bool may_pay(const ConvShape& s, ConvPart part, int tile) {
-  return double(Winograd(s, part, tile, ImageLayout::kChannelsFirst).macs()) < kMostWork * double(s.macs());
+  const Winograd conv(s, part, tile, ImageLayout::kChannelsFirst);
+  if (conv.packed_bytes() > kLargeWeights && conv.tiles() < fewest_tiles(part)) return false;
+  return double(conv.macs()) < kMostWork * double(s.macs());
 }
 
 // The smaller tile needs half of the memory of the larger one for weights.

@@ -108,13 +108,6 @@ class WinogradKernel final : public PreparedKernel {
   Finish finish_;
 };
 
-// Returns null where the choice for the shape is another algorithm.
-std::unique_ptr<const PreparedKernel> by_winograd(const ConvShape& s, ImageLayout layout, const Finish& finish) {
-  const int tile = winograd_tile(s, ConvPart::kForward);
-  if (!tile) return nullptr;
-  return std::make_unique<WinogradKernel>(Winograd(s, ConvPart::kForward, tile, layout), finish);
-}
-
 class DirectConvKernel final : public PreparedKernel {
  public:
   DirectConvKernel(DirectConv conv, std::optional<Finish> finish)
@@ -142,7 +135,7 @@ std::unique_ptr<const PreparedKernel> row_wise(int64_t rows, int64_t parts, int6
 }  // namespace
 
 std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish) {
-  if (auto kernel = by_winograd(s, ImageLayout::kChannelsFirst, finish)) return kernel;
+  if (winograd_tile(s, ConvPart::kForward)) return nullptr;  // in training, weights are used only once
   if (auto direct = DirectConv::make(s, ConvPart::kForward))
     return std::make_unique<DirectConvKernel>(std::move(*direct), finish);
   if (!packs || !prefers_primitive(s, ConvPart::kForward)) return nullptr;
@@ -151,7 +144,10 @@ std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv_last(const ConvShape& s, bool bias, const Finish& finish) {
-  if (auto kernel = by_winograd(s, ImageLayout::kChannelsLast, finish)) return kernel;
+  if (const int tile = winograd_tile(s, ConvPart::kForward)) {
+    const Winograd conv(s, ConvPart::kForward, tile, ImageLayout::kChannelsLast);
+    return std::make_unique<WinogradKernel>(conv, finish);
+  }
   auto conv = ConvLast::make(s, bias);
   if (!conv) return nullptr;
   return std::make_unique<PreparedConvLast>(std::move(conv), finish);

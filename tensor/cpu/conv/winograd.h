@@ -22,7 +22,7 @@ class Winograd {
   // `tile`: the outputs of a tile in each direction, 2 or 4. The shape must fit. It is that of the forward pass.
   Winograd(const ConvShape& s, ConvPart part, int tile, ImageLayout layout);
 
-  int tile() const { return m_; }
+  int64_t tiles() const { return s_.n * tile_rows_ * tile_cols_; }
   // Multiplications, with those of tiles that are only partly filled.
   int64_t macs() const { return tiles() * t_ * t_ * s_.ic * s_.oc; }
 
@@ -42,7 +42,6 @@ class Winograd {
   void add_products(int64_t begin, int64_t end, const float* x, const float* dy, const Block& block, float* sums) const;
   void transform_sums(const float* sums, float* dw) const;
 
-  int64_t tiles() const { return s_.n * tile_rows_ * tile_cols_; }
   int64_t panels() const;
   template <class F>
   void for_segments(int64_t begin, int64_t end, F f) const;
