@@ -72,6 +72,9 @@ local modes = {
     require("tests.support").way = function(f) return function() return pg.testing.interpret(f) end end
   end},
   {name = "guard", doc = "canaries around buffers", env = {PERIGEE_GUARD = "1"}},
+  {name = "winograd", doc = "all convolutions of 3 x 3 by Winograd's algorithm", isolate = isolate,
+   files = {"_conv%.", "_gluon", "_jobs_training", "_layers"},
+   env = {PERIGEE_CONV = "winograd", PERIGEE_VERIFY_PLANS = "1"}, setup = hybrid},
   with_isa "avx2", with_isa "sse4", with_isa "sse2",
 }
 

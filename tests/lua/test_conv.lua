@@ -186,3 +186,51 @@ t.test("padding names and counted classes hold for methods in place", function()
   t.bad_argument(function() return pg.max_pool1d(x, 2, {padding = "same"}) end, "max_pool1d", "padding")
   t.bad_argument(function() return x:sum(pg.tensor({1}, {dtype = "int64"})) end, "sum", "dim")
 end)
+
+-- Large enough for oneDNN and for Winograd's algorithm, whichever is faster here.
+local function large_arguments(n)
+  local generator = pg.Generator(7)
+  local function rand(...) return pg.rand({...}, {generator = generator}) - 0.5 end
+  return rand(n, 32, 29, 26), rand(40, 32, 3, 3), rand(40)
+end
+
+t.test("large convolutions of 3 x 3 and their gradients agree with float64", function()
+  for _, padding in ipairs{0, 1, 2} do
+    local x, w, b = large_arguments(2)
+    local results = {}
+    for i, dtype in ipairs{"float32", "float64"} do
+      local u, v, c = x:to(dtype):attach_grad(), w:to(dtype):attach_grad(), b:to(dtype):attach_grad()
+      local y = pg.record(function() return u:conv2d(v, c, {padding = padding}):relu() end)
+      y:backward(pg.cos(pg.range(0, y:numel() - 1)):to(dtype):reshape(y.shape))
+      results[i] = {y, u.grad, v.grad, c.grad}
+    end
+    for i, name in ipairs{"y", "x.grad", "w.grad", "b.grad"} do
+      local got, want = results[1][i]:double(), results[2][i]
+      local difference = (got - want):abs():max():item()
+      t.check(difference < 2e-5 * math.max(1, want:abs():max():item()), ("%s, padding %d: %g"):format(name, padding, difference))
+    end
+  end
+end)
+
+t.test("a large convolution of one image has the same bits eagerly and in a plan", function()
+  local x, w, b = large_arguments(1)
+  local function f(x, w, b) return x:conv2d(w, b, {padding = 1}):relu() end
+  local eager, planned = f(x, w, b):to_bytes(), pg.jit(f)
+  for _ = 1, 3 do t.check(planned(x, w, b):to_bytes() == eager) end
+  local constant = pg.jit(function(x) return f(x, w, b) end)  -- its weights are packed
+  for _ = 1, 3 do t.check(constant(x):to_bytes() == eager) end
+end)
+
+t.test("NaN reaches all outputs of a large convolution whose window holds it", function()
+  local x, w, b = large_arguments(2)
+  local function check(f)
+    x[{1, 5, 20, 9}] = 0 / 0
+    local y = f(x):isnan()
+    t.equal(y[1]:narrow(2, 19, 3):narrow(3, 8, 3):all():item(), true)
+    t.equal(y[1]:narrow(2, 1, 12):any():item(), false)
+    t.equal(y[2]:any():item(), false)
+  end
+  local function f(x) return x:conv2d(w, b, {padding = 1}):relu() end
+  check(f)
+  check(pg.jit(f))
+end)
