@@ -214,10 +214,10 @@ end)
 
 t.test("a large convolution of one image has the same bits eagerly and in a plan", function()
   local x, w, b = large_arguments(1)
-  local function f(x, w, b) return x:conv2d(w, b, {padding = 1}):relu() end
+  local function f(image, weight, bias) return image:conv2d(weight, bias, {padding = 1}):relu() end
   local eager, planned = f(x, w, b):to_bytes(), pg.jit(f)
   for _ = 1, 3 do t.check(planned(x, w, b):to_bytes() == eager) end
-  local constant = pg.jit(function(x) return f(x, w, b) end)  -- its weights are packed
+  local constant = pg.jit(function(image) return f(image, w, b) end)  -- its weights are packed
   for _ = 1, 3 do t.check(constant(x):to_bytes() == eager) end
 end)
 
@@ -230,7 +230,7 @@ t.test("NaN reaches all outputs of a large convolution whose window holds it", f
     t.equal(y[1]:narrow(2, 1, 12):any():item(), false)
     t.equal(y[2]:any():item(), false)
   end
-  local function f(x) return x:conv2d(w, b, {padding = 1}):relu() end
+  local function f(image) return image:conv2d(w, b, {padding = 1}):relu() end
   check(f)
   check(pg.jit(f))
 end)

@@ -174,8 +174,9 @@ TEST_CASE("Winograd's convolutions and their gradients agree with plain loops in
   const auto from = [&](int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(random);
   };
-  std::vector<ConvShape> shapes = {shape(1, 1, 1, 3, 3, 0, 0), shape(1, 3, 5, 1, 2, 1, 1), shape(2, 3, 40, 9, 14, 1, 1),
-                                   shape(1, 64, 64, 14, 14, 1, 1), shape(3, 33, 31, 7, 7, 1, 1)};
+  std::vector<ConvShape> shapes = {shape(1, 1, 1, 3, 3, 0, 0),   shape(1, 3, 5, 1, 2, 1, 1),
+                                   shape(2, 3, 40, 9, 14, 1, 1), shape(1, 64, 64, 14, 14, 1, 1),
+                                   shape(3, 33, 31, 7, 7, 1, 1), shape(1, 512, 200, 4, 5, 1, 1)};
   for (int i = 0; i < 20; ++i)
     shapes.push_back(shape(from(1, 3), from(1, 50), from(1, 70), from(3, 20), from(3, 30), from(0, 2), from(0, 2)));
   for (const ConvShape& s : shapes) {

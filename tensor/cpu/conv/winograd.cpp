@@ -19,6 +19,8 @@ namespace {
 // The distance between rows of matrices is not a multiple of this, because rows at a power of two would share cache
 // lines of the first level.
 constexpr int64_t kSkew = 16;
+// Weights that are not packed are transformed so many at a time that they stay in the last-level cache.
+constexpr int64_t kUnpackedBytes = 12 << 20;
 constexpr int64_t kBlockBytes = 700 << 10, kMostBlockRows = 8, kFewestBlockRows = 2;
 
 // The convolution of the output's gradient that is the input's gradient. Its padding may be negative.
@@ -58,38 +60,40 @@ int64_t Winograd::panels() const { return ceil_div(s_.oc, kWinogradColumns); }
 
 size_t Winograd::packed_bytes() const { return size_t(t_ * t_ * panels() * s_.ic * kWinogradColumns) * sizeof(float); }
 
-void Winograd::pack(const float* w, void* packed) const {
+void Winograd::pack(const float* w, void* packed) const { pack_panels(w, {0, panels()}, static_cast<float*>(packed)); }
+
+void Winograd::pack_panels(const float* w, const Panels& panels, float* u) const {
   const bool transposed = part_ == ConvPart::kInputGradient;  // w is (in, out, 3, 3) with its taps in reverse order
   constexpr int64_t kDepth = 64, kTaps = 9, kPixel = kWinogradColumns;  // input channels of a piece
-  const int64_t pieces = ceil_div(s_.ic, kDepth), plane = panels() * s_.ic * kPixel;
-  float* const u = static_cast<float*>(packed);
-  parallel_for(panels() * pieces, ceil_div(kMacsPerTask, kDepth * kPixel * t_ * t_), [&](int64_t begin, int64_t end) {
-    float* const taps = scratch<float>(ScratchSlot::kPanel, kDepth * kTaps * kPixel);
-    for (int64_t i = begin; i < end; ++i) {
-      poll_kernel();
-      const int64_t panel = i / pieces, column = panel * kPixel, count = std::min(kPixel, s_.oc - column);
-      const int64_t first = i % pieces * kDepth, depth = std::min(kDepth, s_.ic - first);
-      if (count < kPixel) std::fill_n(taps, depth * kTaps * kPixel, 0.0f);
-      if (!transposed)
-        transpose_f32(count, depth * kTaps, w + (column * s_.ic + first) * kTaps, s_.ic * kTaps, taps, kPixel);
-      else
-        for (int64_t k = 0; k < depth; ++k)
-          transpose_f32(count, kTaps, w + ((first + k) * s_.oc + column) * kTaps, kTaps, taps + k * kTaps * kPixel,
-                        kPixel);
-      const int64_t sign = transposed ? -1 : 1;
-      winograd_transform(int(m_), WinogradPart::kWeights,
-                         {.from = taps + (transposed ? (kTaps - 1) * kPixel : 0),
-                          .from_row = sign * 3 * kPixel,
-                          .from_col = sign * kPixel,
-                          .from_tile = kTaps * kPixel,
-                          .to = u + (panel * s_.ic + first) * kPixel,
-                          .to_row = t_ * plane,
-                          .to_col = plane,
-                          .to_tile = kPixel,
-                          .tiles = depth,
-                          .channels = kPixel});
-    }
-  });
+  const int64_t pieces = ceil_div(s_.ic, kDepth), plane = panels.count * s_.ic * kPixel;
+  parallel_for(
+      panels.count * pieces, ceil_div(kMacsPerTask, kDepth * kPixel * t_ * t_), [&](int64_t begin, int64_t end) {
+        float* const taps = scratch<float>(ScratchSlot::kPanel, kDepth * kTaps * kPixel);
+        for (int64_t i = begin; i < end; ++i) {
+          poll_kernel();
+          const int64_t column = (panels.first + i / pieces) * kPixel, count = std::min(kPixel, s_.oc - column);
+          const int64_t first = i % pieces * kDepth, depth = std::min(kDepth, s_.ic - first);
+          if (count < kPixel) std::fill_n(taps, depth * kTaps * kPixel, 0.0f);
+          if (!transposed)
+            transpose_f32(count, depth * kTaps, w + (column * s_.ic + first) * kTaps, s_.ic * kTaps, taps, kPixel);
+          else
+            for (int64_t k = 0; k < depth; ++k)
+              transpose_f32(count, kTaps, w + ((first + k) * s_.oc + column) * kTaps, kTaps, taps + k * kTaps * kPixel,
+                            kPixel);
+          const int64_t sign = transposed ? -1 : 1;
+          winograd_transform(int(m_), WinogradPart::kWeights,
+                             {.from = taps + (transposed ? (kTaps - 1) * kPixel : 0),
+                              .from_row = sign * 3 * kPixel,
+                              .from_col = sign * kPixel,
+                              .from_tile = kTaps * kPixel,
+                              .to = u + (i / pieces * s_.ic + first) * kPixel,
+                              .to_row = t_ * plane,
+                              .to_col = plane,
+                              .to_tile = kPixel,
+                              .tiles = depth,
+                              .channels = kPixel});
+        }
+      });
 }
 
 bool Winograd::packs_like(const Winograd& other) const {
@@ -147,17 +151,23 @@ void Winograd::transform_output(const Block& block, int64_t begin, int64_t end, 
 
 void Winograd::run(const float* a, const float* b, const void* packed, const float* bias, bool relu, float* out) const {
   if (part_ == ConvPart::kWeightGradient) return weight_gradient(a, b, out);
-  if (packed) return convolve(a, static_cast<const float*>(packed), bias, relu, out);
-  float* const u = static_cast<float*>(cpu::scratch_bytes(ScratchSlot::kGrad, Bytes(packed_bytes())));
-  pack(b, u);
-  convolve(a, u, bias, relu, out);
+  if (packed) return convolve(a, static_cast<const float*>(packed), {0, panels()}, bias, relu, out);
+  const int64_t panel = t_ * t_ * s_.ic * kWinogradColumns * int64_t(sizeof(float));
+  const int64_t groups = ceil_div(panels(), std::max<int64_t>(1, kUnpackedBytes / panel));
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t first = g * panels() / groups, count = (g + 1) * panels() / groups - first;
+    float* const u = static_cast<float*>(scratch_bytes(ScratchSlot::kGrad, Bytes(size_t(count * panel))));
+    pack_panels(b, {first, count}, u);
+    convolve(a, u, {first, count}, bias, relu, out);
+  }
 }
 
-void Winograd::convolve(const float* x, const float* u, const float* bias, bool relu, float* y) const {
+void Winograd::convolve(const float* x, const float* u, const Panels& panels, const float* bias, bool relu,
+                        float* y) const {
   const int64_t rows = ceil_div(tiles(), kWinogradRows);
   // Few tiles are split by output channels, so that each thread reads only some of the weights.
-  const int64_t groups = std::clamp<int64_t>(ceil_div(2 * num_threads(), rows), 1, panels());
-  const int64_t unit_macs = macs() / (rows * groups);
+  const int64_t groups = std::clamp<int64_t>(ceil_div(2 * num_threads(), rows), 1, panels.count);
+  const int64_t unit_macs = std::max<int64_t>(1, macs() * panels.count / (this->panels() * rows * groups));
   parallel_for(rows * groups, std::max<int64_t>(1, kMacsPerTask / unit_macs), [&](int64_t begin, int64_t end) {
     const int64_t tiles_of_block = block_rows_ * kWinogradRows;
     const int64_t v_size = t_ * t_ * tiles_of_block * v_row_, m_size = t_ * t_ * tiles_of_block * m_row_;
@@ -174,8 +184,9 @@ void Winograd::convolve(const float* x, const float* u, const float* bias, bool 
       const int64_t first = row * kWinogradRows, last = std::min(tiles(), first + count * kWinogradRows);
       if (transformed != first || rows > block_rows_) transform_input(x, first, last, block);
       transformed = count == rows ? first : -1;
-      const int64_t panel = group * panels() / groups, channel = panel * kWinogradColumns;
-      const int64_t channels = std::min(s_.oc, (group + 1) * panels() / groups * kWinogradColumns) - channel;
+      const int64_t panel = group * panels.count / groups, end_panel = (group + 1) * panels.count / groups;
+      const int64_t channel = (panels.first + panel) * kWinogradColumns;
+      const int64_t channels = std::min(s_.oc, (panels.first + end_panel) * kWinogradColumns) - channel;
       winograd_multiply({.planes = t_ * t_,
                          .rows = last - first,
                          .columns = channels,
@@ -185,7 +196,7 @@ void Winograd::convolve(const float* x, const float* u, const float* bias, bool 
                          .a_row = v_row_,
                          .a_step = 1,
                          .b = u + panel * s_.ic * kWinogradColumns,
-                         .b_plane = panels() * s_.ic * kWinogradColumns,
+                         .b_plane = panels.count * s_.ic * kWinogradColumns,
                          .b_row = kWinogradColumns,
                          .b_panel = s_.ic * kWinogradColumns,
                          .c = block.products + channel,

@@ -37,7 +37,11 @@ class Winograd {
 
  private:
   struct Block;
-  void convolve(const float* x, const float* u, const float* bias, bool relu, float* y) const;
+  struct Panels {  // of weights, which are those of some of the output channels
+    int64_t first, count;
+  };
+  void pack_panels(const float* w, const Panels& panels, float* u) const;
+  void convolve(const float* x, const float* u, const Panels& panels, const float* bias, bool relu, float* y) const;
   void weight_gradient(const float* x, const float* dy, float* dw) const;
   void add_products(int64_t begin, int64_t end, const float* x, const float* dy, const Block& block, float* sums) const;
   void transform_sums(const float* sums, float* dw) const;
