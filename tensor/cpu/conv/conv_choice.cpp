@@ -161,14 +161,18 @@ bool may_pay(const ConvShape& s, ConvPart part, int tile) {
   return double(conv.macs()) < kMostWork * double(s.macs());
 }
 
-// The smaller tile needs half of the memory of the larger one for weights.
-int fastest(const ConvShape& s, ConvPart part) {
-  static const Ref<Runtime> one_thread = [] {
+Runtime& one_thread() {
+  static const auto* const runtime = new Ref<Runtime>([] {  // kernels may run in handlers of exit()
     RuntimeOptions options;
     options.threads = 1;
     return Runtime::create(options);
-  }();
-  const ScopedRuntime scope(*one_thread);
+  }());
+  return **runtime;
+}
+
+// The smaller tile needs half of the memory of the larger one for weights.
+int fastest(const ConvShape& s, ConvPart part) {
+  const ScopedRuntime scope(one_thread());
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const Trial trial(s, part);
   const double direct = trial.direct();
@@ -183,7 +187,7 @@ int fastest(const ConvShape& s, ConvPart part) {
 
 std::mutex lock;
 std::map<Key, int>& remembered() {
-  static auto* const choices = new std::map<Key, int>;  // kernels may run in handlers of exit()
+  static auto* const choices = new std::map<Key, int>;
   return *choices;
 }
 
@@ -201,7 +205,12 @@ int winograd_tile(const ConvShape& s, ConvPart part) {
     if (const auto found = choices.find(key); found != choices.end()) return found->second;
     if (choices.size() >= kMostRemembered) return 0;
   }
-  const int tile = fastest(key.shape, part);  // without the lock, because kernels poll
+  int tile = 0;
+  try {
+    tile = fastest(key.shape, part);  // without the lock, because kernels poll
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
   const std::lock_guard hold(lock);
   return remembered().emplace(key, tile).first->second;
 }
