@@ -7,7 +7,6 @@
 #include <cstring>
 #include <limits>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -96,19 +95,40 @@ double measured(const F& run) {
   return best;
 }
 
-// Memory for trials, aligned to cache lines. Numbers that are neither zero nor denormal are written to arguments.
-class TrialArray {
+// The runtime of trials. Its memory is not that of tensors, so no limit counts it and a trial leaves nothing behind.
+class TrialRuntime {
  public:
-  explicit TrialArray(size_t bytes) : data_(static_cast<float*>(::operator new(bytes, kAlign))) {}
-  explicit TrialArray(int64_t size) : TrialArray(size_t(size) * sizeof(float)) { std::fill_n(get(), size, 0.0625f); }
-  float* get() const { return data_.get(); }
+  TrialRuntime() : scope_(runtime()) {}
+  ~TrialRuntime() { runtime().memory().flush(); }
+  static Runtime& runtime() {
+    static const auto* const one_thread = new Ref<Runtime>([] {  // kernels may run in handlers of exit()
+      RuntimeOptions options;
+      options.threads = 1;
+      return Runtime::create(options);
+    }());
+    return **one_thread;
+  }
 
  private:
-  static constexpr std::align_val_t kAlign{64};
-  struct Free {
-    void operator()(float* p) const { ::operator delete(p, kAlign); }
-  };
-  std::unique_ptr<float, Free> data_;
+  const ScopedRuntime scope_;
+};
+
+class TrialArray {
+ public:
+  explicit TrialArray(size_t bytes)
+      : size_(MemoryPool::class_size(std::max<size_t>(bytes, 1))), data_(TrialRuntime::runtime().memory().take(size_)) {
+    if (!data_) throw std::bad_alloc();
+  }
+  // An argument. Its numbers are neither zero nor denormal.
+  explicit TrialArray(int64_t size) : TrialArray(size_t(size) * sizeof(float)) { std::fill_n(get(), size, 0.0625f); }
+  ~TrialArray() { TrialRuntime::runtime().memory().give(data_, size_); }
+  TrialArray(const TrialArray&) = delete;
+  TrialArray& operator=(const TrialArray&) = delete;
+  float* get() const { return static_cast<float*>(data_); }
+
+ private:
+  const size_t size_;
+  void* const data_;
 };
 
 // One part of a convolution on memory of its own. Forward passes have the channels last and packed weights, as plans
@@ -161,18 +181,9 @@ bool may_pay(const ConvShape& s, ConvPart part, int tile) {
   return double(conv.macs()) < kMostWork * double(s.macs());
 }
 
-Runtime& one_thread() {
-  static const auto* const runtime = new Ref<Runtime>([] {  // kernels may run in handlers of exit()
-    RuntimeOptions options;
-    options.threads = 1;
-    return Runtime::create(options);
-  }());
-  return **runtime;
-}
-
 // The smaller tile needs half of the memory of the larger one for weights.
 int fastest(const ConvShape& s, ConvPart part) {
-  const ScopedRuntime scope(one_thread());
+  const TrialRuntime runtime;
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const Trial trial(s, part);
   const double direct = trial.direct();
