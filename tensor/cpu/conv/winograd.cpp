@@ -169,7 +169,8 @@ void Winograd::convolve(const float* x, const float* u, const Panels& panels, co
   const int64_t groups = std::clamp<int64_t>(ceil_div(2 * num_threads(), rows), 1, panels.count);
   const int64_t unit_macs = std::max<int64_t>(1, macs() * panels.count / (this->panels() * rows * groups));
   parallel_for(rows * groups, std::max<int64_t>(1, kMacsPerTask / unit_macs), [&](int64_t begin, int64_t end) {
-    const int64_t tiles_of_block = block_rows_ * kWinogradRows;
+    const int64_t most_rows = block_rows_ * 3 / 2;  // of the last block, since one of few tiles reads all weights too
+    const int64_t tiles_of_block = std::min(rows, most_rows) * kWinogradRows;
     const int64_t v_size = t_ * t_ * tiles_of_block * v_row_, m_size = t_ * t_ * tiles_of_block * m_row_;
     const int64_t cols = std::min(tiles_of_block, tile_cols_) * m_ + 2;
     float* const base = scratch<float>(
@@ -180,9 +181,10 @@ void Winograd::convolve(const float* x, const float* u, const Panels& panels, co
     int64_t transformed = -1;  // the first tile of what block.v holds
     for (int64_t i = begin; i < end;) {
       poll_kernel();
-      const int64_t group = i / rows, row = i % rows, count = std::min({block_rows_, end - i, rows - row});
+      const int64_t group = i / rows, row = i % rows, left = std::min(end - i, rows - row);
+      const int64_t count = left > most_rows ? block_rows_ : left;
       const int64_t first = row * kWinogradRows, last = std::min(tiles(), first + count * kWinogradRows);
-      if (transformed != first || rows > block_rows_) transform_input(x, first, last, block);
+      if (transformed != first) transform_input(x, first, last, block);
       transformed = count == rows ? first : -1;
       const int64_t panel = group * panels.count / groups, end_panel = (group + 1) * panels.count / groups;
       const int64_t channel = (panels.first + panel) * kWinogradColumns;
