@@ -12,7 +12,8 @@ namespace {
 
 using Share = ConvLast::Share;
 
-constexpr int64_t kMacsPerShare = 4 << 20;  // less work than this does not repay waking a thread
+constexpr int64_t kMacsPerShare = 2 << 20;  // less work than this does not repay a call of its own
+constexpr int64_t kMacsPerElement = 8;      // that take as long as to read or write one
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 int64_t result_size(const ConvShape& s) { return s.n * s.oc * s.out_plane(); }
@@ -78,7 +79,8 @@ std::vector<Share> channel_shares(const ConvShape& s, int64_t parts) {
 std::vector<std::vector<Share>> cuts(const ConvShape& s) {
   const int64_t weights = s.oc * (s.ic / s.groups) * s.taps(), image = s.oc * s.out_plane();
   const int64_t most = s.n > 2 ? std::clamp<int64_t>(s.n, 4, 16) : weights <= image ? 4 : 2;
-  const int64_t parts = std::clamp<int64_t>(s.macs() / (kMacsPerShare), 1, most);
+  const int64_t elements = s.n * (s.ic * s.in_plane() + s.oc * s.out_plane());
+  const int64_t parts = std::clamp<int64_t>((s.macs() + kMacsPerElement * elements) / kMacsPerShare, 1, most);
   const int64_t calls = s.macs() / kOneDnnMacsPerCall;
   std::vector<std::vector<Share>> out;
   if (weights > image && s.n <= 2 && s.groups == 1 && parts > 1 && calls <= parts)
