@@ -104,6 +104,24 @@ t.test("index_put writes and adds at positions of several dims", function()
   is(pg.ones(2, 3):index_put({mask}, 7, true), {{8, 8, 8}, {1, 1, 1}})
 end)
 
+t.test("writes at no positions copy x", function()
+  local x, none = pg.tensor({{1, 2, 3}, {4, 5, 6}}), pg.zeros({0}, {dtype = "int64"})
+  local values, writes = pg.zeros(0), {}
+  function writes.put() return x:put(none, values) end
+  function writes.put_number() return x:put(none, 7) end
+  function writes.put_added() return x:put(none, values, true) end
+  function writes.index_put() return x:index_put({none}, 7) end
+  function writes.index_add() return x:index_add(1, none, pg.zeros(0, 3)) end
+  function writes.index_copy() return x:index_copy(2, none, pg.zeros(2, 0)) end
+  function writes.index_fill() return x:index_fill(1, none, 7) end
+  function writes.scatter() return x:scatter(1, none:reshape{0, 3}, 7) end
+  function writes.scatter_add() return x:scatter_add(1, none:reshape{0, 3}, 7) end
+  function writes.scatter_reduce() return x:scatter_reduce(1, none:reshape{0, 3}, pg.zeros(0, 3), "prod") end
+  function writes.masked_scatter() return x:masked_scatter(x:lt(0), values) end
+  function writes.masked_fill() return x:masked_fill(x:lt(0), 7) end
+  for name, write in pairs(writes) do is(write(), {{1, 2, 3}, {4, 5, 6}}, name) end
+end)
+
 t.test("masked_scatter takes the elements of source in order", function()
   local x, mask = pg.zeros(2, 3), pg.tensor({{true, false, true}, {false, true, false}})
   is(x:masked_scatter(mask, pg.tensor({{1, 2}, {3, 4}})), {{1, 0, 2}, {0, 3, 0}})

@@ -201,7 +201,7 @@ void put_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &index = a.in[1], &out = a.out[0];
   const int64_t size = x.numel();
   const std::vector<int64_t> positions = flat_positions(a, 1, {&size, 1}, index.shape());
-  if (out.numel() == 0 || positions.empty()) return;
+  if (out.numel() == 0) return;
   const Dims shape = a.in[2].numel() == index.numel() ? a.in[2].shape() : index.shape();
   std::vector<char> source(size_t(numel(shape) * size_of(out.dtype())));
   assign_block(a.in[2], out.dtype(), shape, source.data(), contiguous_strides(shape));
