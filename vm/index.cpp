@@ -223,17 +223,10 @@ Var pick(State& state, const Var& piece, const Var& picker, int dim) {
   const Var flat = picker.rank() == 1 ? picker : call<"reshape">(picker, {{"shape", Ints{-1}}});
   const Var found = call<"index_select">(piece, flat, {{"dim", int64_t(user_dim(dim))}});
   if (picker.rank() == 1) return found;
-  Ints shape;  // the sizes become constants of the program, so they are guarded
-  for (const Var* v : {&piece, &picker})
-    for (int d = 0; d < v->rank(); ++d) note_size(state, v->value(), d);
-  for (int d = 0; d < piece.rank(); ++d) {
-    if (d != dim) {
-      shape.push_back(piece.shape()[d]);
-      continue;
-    }
-    for (int64_t n : picker.shape()) shape.push_back(n);
-  }
-  return call<"reshape">(found, {{"shape", shape}});
+  if (picker.rank() == 0) return call<"squeeze">(found, {{"dim", Ints{user_dim(dim)}}});
+  // The sizes become constants of the program, so they are guarded.
+  for (int d = 0; d < picker.rank(); ++d) note_size(state, picker.value(), d);
+  return call<"unflatten">(found, {{"dim", int64_t(user_dim(dim))}, {"sizes", ints(picker.shape())}});
 }
 
 // Copies a small view and keeps its history.

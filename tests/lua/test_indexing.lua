@@ -39,6 +39,15 @@ t.test("masks and index lists", function()
   is(x[{{}, list(3, 1), 1}], {2, 2}, {{9, 1}, {21, 13}})
 end)
 
+t.test("index lists and tensors without elements", function()
+  local none, x = pg.zeros({2, 0}, {dtype = "int64"}), pg.zeros(3, 1):attach_grad()
+  is(x[none], {2, 0, 1})
+  is(pg.jit(function(a, i) return a[i] end)(x, none), {2, 0, 1})
+  is(pg.zeros(3, 3, 0)[{2, pg.ones({2, 2}, {dtype = "int64"})}], {2, 2, 0})
+  pg.record(function() return x[none]:sum() end):backward()
+  is(x.grad, {3, 1}, {{0}, {0}, {0}})
+end)
+
 t.test("assignment through every key", function()
   local y = pg.zeros(2, 3)
   y[1] = 5
