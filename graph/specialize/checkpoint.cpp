@@ -85,7 +85,7 @@ Value narrow_rows(Context& ctx, const Value& v, int64_t start, int64_t rows) {
 }
 
 Value reshape(Context& ctx, const Value& v, const Dims& shape) {
-  return call<"reshape">(Var(ctx, v), {{"shape", ints(shape)}}).value();
+  return call<"reshape_to">(Var(ctx, v), {{"shape", ints(shape)}}).value();
 }
 
 Dims in_chunks(const Dims& shape, int64_t chunks, int64_t size) {

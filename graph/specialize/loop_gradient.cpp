@@ -35,7 +35,7 @@ namespace {
 bool has_full_rank(const Type& type) { return type.shape.size() == kMaxRank; }
 
 Value reshaped(Context& ctx, const Value& v, const Dims& shape) {
-  return call<"reshape">(Var(ctx, v), {{"shape", ints(shape)}}).value();
+  return call<"reshape_to">(Var(ctx, v), {{"shape", ints(shape)}}).value();
 }
 
 Values inputs_of(GraphBuilder& builder, const Graph& graph) {
@@ -58,7 +58,7 @@ Graph with_flat_outputs(Context& ctx, Graph graph, size_t from) {
   const Writing writing(ctx, builder);
   Values out = builder.splice(ctx, graph, inputs_of(builder, graph));
   for (size_t k = from; k < out.size(); ++k)
-    if (has_full_rank(out[k].type())) out[k] = reshaped(ctx, out[k], {-1});
+    if (has_full_rank(out[k].type())) out[k] = reshaped(ctx, out[k], {numel(out[k].shape())});
   return finished(builder, out, graph);
 }
 

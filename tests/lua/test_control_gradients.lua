@@ -383,6 +383,18 @@ end)
 
 -- Checkpoints ------------------------------------------------------------------------------------------------------------------
 
+each("checkpoints of tensors without elements", function(wrap)
+  local f = wrap(function(v)
+    local outs, s = pg.foreach(function(x, s) return x * s, s + x end, v.xs, v.s, {checkpoint = 2})
+    return {outs, s}
+  end)
+  for _, shape in ipairs{{0}, {3, 0}, {0, 3}, {2, 0, 3}} do
+    local xs = pg.zeros{6, unpack(shape)}:attach_grad()
+    pg.autograd.backward(pg.record(function() return f{xs = xs, s = pg.zeros(shape)} end))
+    t.equal(xs.grad, xs:detach())
+  end
+end)
+
 local function checkpointed(k)
   return {
     foreach = function(v)
