@@ -84,8 +84,7 @@ Var added_up(const Rule& c, const Var& bags, const Var& rows, int64_t count) {
 }
 
 Var largest(const Rule& c, const Var& bags, const Var& rows, int64_t count) {
-  const Dims shape = {count, rows.shape()[1]};
-  if (rows.shape()[0] == 0) return zeros_of(c, shape);
+  if (rows.shape()[0] == 0) return added_up(c, bags, rows, count);
   const Var index = call<"bag_argmax">(call<"detach">(rows), bags, {{"bags", count}});
   const Var picked =
       call<"gather">(rows, call<"maximum">(index, 0.0), {{"dim", int64_t(1)}, {"index_base", int64_t(0)}});

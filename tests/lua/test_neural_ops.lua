@@ -164,6 +164,21 @@ t.test("embedding_bag", function()
   t.equal(pg.embedding_bag(i - 1, weight, starts - 1, {mode = "sum", index_base = 0}):totable(), bag{mode = "sum"})
 end)
 
+t.test("embedding_bag of no indices has a gradient and checks its offsets, in programs too", function()
+  local none = pg.zeros({0}, {dtype = "int64"})
+  for _, mode in ipairs{"sum", "mean", "max"} do
+    local function bags(weight, starts) return pg.embedding_bag(none, weight, starts, mode) end
+    for _, f in ipairs{bags, pg.jit(bags)} do
+      local weight = pg.ones(2, 3):attach_grad()
+      local y = pg.record(function() return f(weight, whole{1, 1}) end)
+      t.equal(y:totable(), {{0, 0, 0}, {0, 0, 0}}, mode)
+      y:backward()
+      t.equal(weight.grad, pg.zeros(2, 3), mode)
+      t.error_contains(function() f(weight, whole{1, 9}):sum():item() end, "offsets")
+    end
+  end
+end)
+
 t.test("embedding_bag names what is wrong", function()
   local weight, i = pg.ones(4, 2), whole{1, 3, 4}
   local function wrong(text, ...) local args = {...} t.error_contains(function() pg.embedding_bag(unpack(args)) end, "embedding_bag: bad argument " .. text) end
