@@ -74,8 +74,13 @@ class Parser {
   }
 
   void note_sizes(Equation& e, size_t operand, const Dims& shape) {
+    const Labels& labels = e.inputs[operand];
     for (int d = 0; d < shape.size(); ++d) {
-      int64_t& size = e.size[size_t(e.inputs[operand][size_t(d)])];
+      const int first = int(std::find(labels.begin(), labels.end(), labels[size_t(d)]) - labels.begin());
+      if (shape[first] != shape[d])
+        bad(fmt::format("equal sizes for a letter that occurs twice in operand {}, which has {} and {}", operand + 1,
+                        shape[first], shape[d]));
+      int64_t& size = e.size[size_t(labels[size_t(d)])];
       if (size >= 0 && size != 1 && shape[d] != 1 && size != shape[d])
         bad(fmt::format("equal sizes for a letter; operand {} has {} where another has {}", operand + 1, shape[d],
                         size));

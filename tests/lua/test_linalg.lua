@@ -73,6 +73,8 @@ t.test("errors of wrong operands say what was expected", function()
   t.error_contains(function() a:linear(pg.ones(4, 2)) end, "linear: bad argument 'weight' (expected a matrix with 3 columns to go with x 2x3, got float32 4x2 ")
   t.error_contains(function() pg.einsum("ij,jk->il", a, pg.ones(3, 2)) end, "einsum: bad argument 'equation'")
   t.error_contains(function() pg.einsum("ij", pg.ones(2)) end, "einsum: bad argument 'equation'")
+  t.error_contains(function() pg.einsum("ii", pg.ones(1, 5)) end,
+    "einsum: bad argument 'equation' (expected equal sizes for a letter that occurs twice in operand 1, which has 1 and 5, got \"ii\")")
 end)
 
 t.test("large solvers: several blocks, a rest, pivots far below", function()
