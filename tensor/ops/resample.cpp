@@ -80,8 +80,9 @@ std::vector<Var> decompose_interpolate(Rule& c) {
   for (int d = 0; d < size.size(); ++d) {
     const int64_t in = x.shape()[d + 2];
     double covered = step(c, d, in, size[d], corners);
-    // As in PyTorch, whatever the factor that leads to this size.
-    if (mode == "nearest" && (size[d] == in || size[d] == 2 * in)) covered = double(in) / double(size[d]);
+    // As in PyTorch for images, whatever the factor that leads to this size.
+    if (mode == "nearest" && size.size() == 2 && (size[d] == in || size[d] == 2 * in))
+      covered = double(in) / double(size[d]);
     if (in == size[d] && (covered == 1 || linear)) continue;
     x = call<"resample">(x, {{"dim", user_dim(d + 2)}, {"size", size[d]}, {"step", covered}, {"kind", kind}});
   }

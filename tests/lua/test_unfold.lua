@@ -121,3 +121,10 @@ t.test("interpolate copies a dim that keeps its size", function()
   local x = pg.tensor{{{1, 2, 4}}}
   t.equal(pg.interpolate(x, {scale_factor = {1.3}, mode = "linear"}), x)
 end)
+
+-- PyTorch ignores the factor of an image that doubles, but not that of a sequence.
+t.test("nearest interpolation by a factor that is not the ratio of the sizes", function()
+  local x = pg.tensor{{{1, 2, 3}}}
+  t.equal(pg.interpolate(x, {scale_factor = {2.3}}):totable(), {{{1, 1, 1, 2, 2, 3}}})
+  t.equal(pg.interpolate(x:unsqueeze(3), {scale_factor = {1, 2.3}}):totable(), {{{{1, 1, 2, 2, 3, 3}}}})
+end)
