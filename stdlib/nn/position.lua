@@ -5,11 +5,13 @@ local HybridBlock = core.require("nn.block").HybridBlock
 local ops = core.ops
 local layers = {}
 
---- position.count(x) -> 1, 2, … along dim -2 of x, as int64. No size is read, so one graph serves all lengths.
+--- position.count(x) -> 1, 2, … along dim -2 of x, as int64. No size is read, so one graph serves all lengths, and
+--- any dim may have size 0.
 function layers.count(x)
-  local column = ops.select(x:detach(), -1, 1)
-  while column:dim() > 1 do column = ops.select(column, 1, 1) end
-  return ops.cumsum(ops.ones_like(column, {dtype = "int64"}), 1)
+  local others = {}
+  for d = 1, x:dim() do if d ~= x:dim() - 1 then others[#others + 1] = d end end
+  local zeros = ops.sum(ops.narrow(x:detach(), -1, 1, 0), {dim = others, dtype = "int64"})
+  return ops.cumsum(zeros + 1, 1)
 end
 
 -- Returns the angles (positions, size / 2) of x (…, positions, size): those of position p, which counts from offset, are

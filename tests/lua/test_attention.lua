@@ -199,6 +199,14 @@ t.test("SinusoidalPositions by the formula", function()
   t.equal(nn.SinusoidalPositions()(x:to("float16")).dtype, "float16")
 end)
 
+t.test("positions of an empty batch, and of no items", function()
+  for _, shape in ipairs{{0, 3, 4}, {2, 0, 4}} do
+    for _, layer in ipairs{nn.RotaryEmbedding(), nn.SinusoidalPositions(), attention(4, 2, {rotary = true, causal = true})} do
+      t.equal(layers.check(layer, pg.zeros(shape)).shape, shape)
+    end
+  end
+end)
+
 t.test("RotaryEmbedding rotates pairs, and products depend on distances", function()
   local layer = nn.RotaryEmbedding{base = 100}
   local x = pg.randn(2, 3, 4)
