@@ -229,17 +229,31 @@ int run_backward(lua_State* L, State& state) {
   return 0;
 }
 
+// The tensors that the body of a checkpoint read from outside. Those that no gradient needs have only a type and a
+// place on the tape.
+Values read_outside(lua_State* L, State& state, int i) {
+  Values out;
+  for (int k = 1; k <= int(lua_objlen(L, i)); ++k) {
+    lua_rawgeti(L, i, k);
+    out.push_back(check_box(L, state, lua_gettop(L), "grad", "variables").get());
+    lua_pop(L, 1);
+  }
+  return out;
+}
+
 // gradients(heads, wanted, grads or nil, options or nil) → a list of gradients, false for a tensor that no gradient
-// reaches.
+// reaches. With the option `first`, a tape position, the entries before it are not followed.
 int run_gradients(lua_State* L, State& state) {
   state.update_modes();
   Running running(state, L);
   check_options(L, state, 4, "grad", {"retain_graph", "create_graph", "first"});
   const Values heads = read_values(L, state, 1, "grad", "heads", false);
-  const Values wanted = read_values(L, state, 2, "grad", "variables", false);
   const Values cotangents = read_values(L, state, 3, "grad", "head_grads", true);
   BackwardOptions options = read_options(L, 4);
-  if (lua_istable(L, 4) && option(L, 4, "first")) options.first = uint64_t(lua_tonumber(L, -1));
+  const bool in_checkpoint = lua_istable(L, 4) && option(L, 4, "first");
+  if (in_checkpoint) options.first = uint64_t(lua_tonumber(L, -1));
+  const Values wanted =
+      in_checkpoint ? read_outside(L, state, 2) : read_values(L, state, 2, "grad", "variables", false);
   Values out = gradients(state.ctx, heads, cotangents, wanted, options);
   lua_createtable(L, int(out.size()), 0);
   for (size_t i = 0; i < out.size(); ++i) {

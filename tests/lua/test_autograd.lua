@@ -212,6 +212,30 @@ t.test("checkpoint recomputes with the same numbers", function()
   t.equal(pg.grad(function(u) return pg.grad(function(s) return pg.checkpoint(cube, s) end)(u):sum() end)(x), f64({12, 18}))
 end)
 
+t.test("checkpoint of large tensors that no gradient needs", function()
+  local function twice(f) return function(x) return pg.checkpoint(function(y) return f(f(y)) end, x) end end
+  local bodies = {
+    exp = pg.exp, relu = pg.relu, flatten = pg.flatten,
+    sum = function(x) return x + 1 end,
+    nested = function(x) return pg.checkpoint(pg.sigmoid, x):t() end,
+    residual = function(x) return x + (x:tanh() * 2):matmul(x:t()) end,
+  }
+  pg.manual_seed(5)
+  local x = (pg.randn(40, 40) / 8):to("float64")
+  for name, f in pairs(bodies) do
+    local function run(g)
+      return pg.grad(function(u)
+        local y, du = pg.value_and_grad(function(v) return g(v * 1):square():sum() end)(u)
+        return y + (du * x):sum()
+      end)(x)
+    end
+    t.close(run(twice(f)), run(function(v) return f(f(v)) end), {rtol = 1e-12}, name)
+    local leaf = x:clone():attach_grad()
+    pg.record(function() return pg.checkpoint(f, leaf):sum() end):backward()
+    t.close(leaf.grad, pg.grad(function(v) return f(v):sum() end)(x), {rtol = 1e-12}, name)
+  end
+end)
+
 t.test("checkpoint writes state once", function()
   local w, count = f64({2}):attach_grad(), f64({0})
   local y = pg.record(function()
