@@ -403,3 +403,17 @@ test("what is wrong is said", function()
   t.bad_argument(function() rnn.ResidualCell(nn.Dense(2)) end, "ResidualCell", "base_cell")
   t.error_contains(function() rnn.RNNCell(4, {activation = "tahn"}) end, "tanh")
 end)
+
+t.test("x of a narrower dtype than the weights", function()
+  local x = randn(5, 2, 3)
+  local lengths = pg.tensor({3, 5}, {dtype = "int64"})
+  for _, layer in ipairs{rnn.LSTM(4, 2, {bidirectional = true, use_sequence_length = true}), rnn.GRU(4, {use_sequence_length = true}), rnn.RNN(4, {use_sequence_length = true})} do
+    layer:initialize()(x, nil, lengths)
+    layer:cast("float64")
+    t.equal(layer(x, nil, lengths), layer(x:to("float64"), nil, lengths))
+  end
+  local cell = rnn.HybridSequentialRNNCell{rnn.LSTMCell(4, {input_size = 3}), rnn.ResidualCell(rnn.GRUCell(4, {input_size = 4}))}
+  cell:initialize():cast("float64")
+  local options = {layout = "TNC", valid_length = lengths}
+  t.equal((cell:unroll(5, x, options)), (cell:unroll(5, x:to("float64"), options)))
+end)

@@ -62,7 +62,7 @@ function methods:_first_states(x)
     return self:begin_state(x:size(2), {dtype = x.dtype, device = x.device})
   end
   local states = {}
-  for i, info in ipairs(self:state_info(0)) do states[i] = sequence.zeros(x, unpack(info.shape, 2)) end
+  for i, info in ipairs(self:state_info(0)) do states[i] = sequence.zeros(x, self.h2h_weight, unpack(info.shape, 2)) end
   return states
 end
 

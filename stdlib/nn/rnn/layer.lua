@@ -168,7 +168,7 @@ local function first_states(layer, states)
     local sizes = state_sizes(layer)
     return function(_, x)
       local list = {}
-      for i, size in ipairs(sizes) do list[i] = sequence.zeros(x, size) end
+      for i, size in ipairs(sizes) do list[i] = sequence.zeros(x, layer.l0_h2h_weight, size) end
       return list
     end
   end

@@ -29,14 +29,17 @@ local function blank(x, time)
   return ops.sum(ops.narrow(x, 3, 1, 0), dims)
 end
 
---- sequence.zeros(x, size, …) -> zeros of shape (batch, size, …) with the dtype and device of x (time, batch, …).
-function sequence.zeros(x, ...)
+--- sequence.zeros(x, weight, size, …) -> zeros of shape (batch, size, …) on the device of x (time, batch, …), in the
+--- dtype of a product of x and weight. weight may be nil.
+function sequence.zeros(x, weight, ...)
   local flat, full = {-1}, {-1}
   for i = 1, select("#", ...) do
     flat[i + 1] = 1
     full[i + 1] = (select(i, ...))
   end
-  return ops.expand(ops.reshape(blank(x), flat), full)
+  local zeros = ops.expand(ops.reshape(blank(x), flat), full)
+  if not weight or weight.dtype == x.dtype then return zeros end
+  return zeros + ops.zeros({}, {dtype = weight.dtype, device = x.device})
 end
 
 --- sequence.zeros_like(x, row) -> zeros of shape (batch, size of row). A graph of it does not depend on that size.
