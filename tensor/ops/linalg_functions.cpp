@@ -12,7 +12,10 @@ namespace {
 // By squaring (Knuth, The art of computer programming, volume 2, 4.6.3).
 std::vector<Var> decompose_power(Rule& c) {
   const int64_t n = c.attr<int64_t>("n");
-  if (n == 0) return {identity_like(c.in(0))};
+  if (n == 0) {  // plus a sum of nothing, through which the matrices get zeros as their gradient
+    const Var none = call<"narrow">(c.in(0), {{"dim", int64_t(-1)}, {"start", int64_t(1)}, {"length", int64_t(0)}});
+    return {identity_like(c.in(0)) + call<"sum">(none)};
+  }
   Var square = n < 0 ? call<"linalg_inv">(c.in(0)) : c.in(0), power;
   for (int64_t left = std::abs(n);;) {
     if (left & 1) power = power.defined() ? matmul(power, square) : square;

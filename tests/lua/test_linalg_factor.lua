@@ -202,6 +202,12 @@ t.test("powers and exponentials", function()
   zero(linalg.matrix_power(a, 7) - a:matmul(a):matmul(a):matmul(a):matmul(a):matmul(a):matmul(a), 1e-12, "power")
   zero(linalg.matrix_power(a, -2):matmul(a):matmul(a) - eye(3), 1e-9, "negative power")
   t.equal(linalg.matrix_power(pg.ones(2, 3, 3), 0)[2]:totable(), pg.eye(3):totable())
+  t.equal(linalg.matrix_power(pg.zeros(2, 0, 0), 0).shape, {2, 0, 0})
+  for _, power in ipairs{linalg.matrix_power, pg.jit(linalg.matrix_power)} do
+    local x = pg.full({2, 3, 3}, 0 / 0):attach_grad()
+    pg.record(function() return power(x, 0):sum() end):backward()
+    t.equal(x.grad, pg.zeros(2, 3, 3))
+  end
   t.error_contains(function() linalg.matrix_power(pg.ones(2, 2), -1) end, "expected invertible matrices")
   for _, size in ipairs{1e-3, 0.1, 0.5, 1, 4, 40} do
     for dtype, tolerance in pairs{float32 = 1e-4, float64 = 1e-12} do
