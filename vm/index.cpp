@@ -142,7 +142,11 @@ class KeyReader {
 
   void read_picker(int i) {
     const Value& picker = check_value(L_, state_, i, "index", "key");
-    if (key_.picker.defined()) fail("index", "bad argument 'key' (expected at most one mask or index list, got two)");
+    if (key_.picker.defined())
+      fail("index",
+           "bad argument 'key' (expected at most one mask or index list, got two; x[rows][{{{{}}, columns}}] selects a "
+           "grid, "
+           "pick and gather read one element of each line, and index_put writes at pairs of positions)");
     key_.picker_dim = dim();
     if (picker.dtype() == DType::kBool) {
       for (int d = 0; d < picker.rank(); ++d) {

@@ -109,6 +109,7 @@ t.test("bad keys and values are errors that do not change the tensor", function(
   bad({{1, 4}}, "range")
   bad({"...", "..."}, "once")
   bad(list(3), "got 3 at position 1", true)
+  bad({list(1), list(2)}, "got two; x[rows][{{}, columns}] selects a grid")
   bad(pg.tensor({true, false, true}), "mask")
   t.error_contains(function() return x.no_such_field end, "no_such_field")
   t.error_contains(function() x[1] = pg.ones(4) end, "broadcasts to 3")
