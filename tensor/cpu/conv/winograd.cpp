@@ -23,6 +23,15 @@ constexpr int64_t kSkew = 16;
 constexpr int64_t kUnpackedBytes = 12 << 20;
 constexpr int64_t kBlockBytes = 700 << 10, kMostBlockRows = 8, kFewestBlockRows = 2;
 
+// The parts of the output channels that are split over the threads, besides `rows` parts of the tiles. Few tiles are
+// split by channels, so that each thread reads only some of the weights, and more of them if that is the fairer split.
+int64_t channel_groups(int64_t rows, int64_t panels) {
+  const int64_t threads = num_threads();
+  if (rows < 2 * threads) return std::min(ceil_div(2 * threads, rows), panels);
+  const bool fair = round_up(rows, threads) * 10 <= rows * 11;
+  return fair || panels % threads ? 1 : threads;
+}
+
 // The convolution of the output's gradient that is the input's gradient. Its padding may be negative.
 ConvShape transposed(ConvShape s) {
   std::swap(s.ic, s.oc);
@@ -165,8 +174,7 @@ void Winograd::run(const float* a, const float* b, const void* packed, const flo
 void Winograd::convolve(const float* x, const float* u, const Panels& panels, const float* bias, bool relu,
                         float* y) const {
   const int64_t rows = ceil_div(tiles(), kWinogradRows);
-  // Few tiles are split by output channels, so that each thread reads only some of the weights.
-  const int64_t groups = std::clamp<int64_t>(ceil_div(2 * num_threads(), rows), 1, panels.count);
+  const int64_t groups = channel_groups(rows, panels.count);
   const int64_t unit_macs = std::max<int64_t>(1, macs() * panels.count / (this->panels() * rows * groups));
   parallel_for(rows * groups, std::max<int64_t>(1, kMacsPerTask / unit_macs), [&](int64_t begin, int64_t end) {
     const int64_t most_rows = block_rows_ * 3 / 2;  // of the last block, since one of few tiles reads all weights too
