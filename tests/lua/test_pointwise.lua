@@ -230,3 +230,15 @@ t.test("large results are those of their parts", function()
   local sum = x + y
   t.equal(x:add_(y):equal(sum), true)
 end)
+
+-- The memory of b takes w, whose elements have another size.
+t.test("a value takes no memory of another one with elements of another size", function()
+  local function f(x, y)
+    local b, e = (x * 2 + y - x * y):gt(y), x:exp()
+    local w = pg.where(b, e, y) * y + x
+    return w:exp() * w
+  end
+  pg.manual_seed(1)
+  local x, y = pg.randn{640}, pg.randn{640}
+  t.equal(pg.jit(f)(x, y):equal(f(x, y)), true)
+end)

@@ -13,10 +13,10 @@ class NativeCode {
   virtual ~NativeCode() = default;
 };
 
-// Sets `block` of the first step of each run that it compiles. The code computes the bits of the steps, then jumps to
-// the step after the run. `part` and `one` stay as they are. Does nothing, and returns null, where the machine or the
-// system has no way to run generated code, and under PERIGEE_NATIVE=0. The steps must not move any more, and the
-// result must live as long as they do.
+// Sets `block` of the first step of each run that it compiles. The code computes the bits of the steps, but for the
+// sign and payload of NaN, then jumps to the step after the run. `part` and `one` stay as they are. Does nothing, and
+// returns null, where the machine or the system has no way to run generated code, and under PERIGEE_NATIVE=0. The steps
+// must not move any more, and the result must live as long as they do.
 std::shared_ptr<const NativeCode> compile_native(std::vector<Step>& steps);
 
 }  // namespace pg::cpu

@@ -20,7 +20,8 @@ namespace pg::cpu {
 namespace {
 
 constexpr size_t kMostBytes = 1 << 16;  // of the code of a chain
-constexpr size_t kShortestRun = 2;      // steps: one step is as fast as it is
+constexpr size_t kFewestSteps = 2;      // of a run: one step is as fast as it is
+constexpr size_t kLine = 64;            // bytes
 
 // Code that can be run, and the steps whose block it is.
 class Pages final : public NativeCode {
@@ -89,7 +90,7 @@ class Compiler {
   // Runs that need too many registers are halved.
   void compile_run(size_t chain, size_t end, size_t from, size_t to) {
     const bool ends = to > from && steps_[to - 1].op == ChainOp::kEnd;
-    if (to - from < kShortestRun + size_t(ends)) return;
+    if (to - from < kFewestSteps + size_t(ends)) return;
     const std::span<const Step> steps(steps_.data() + chain, end - chain);
     const NativeGraph graph = trace_native(steps, from - chain, to - chain);
     Assembler code(buffer_.get() + used_, kMostBytes - used_, wide_);
@@ -100,15 +101,19 @@ class Compiler {
       compile_run(chain, end, middle, to);
       return;
     }
-    code.write(graph, *where, to - from, ends);
+    try {
+      code.write(graph, *where, to - from, ends);
+    } catch (const Xbyak::Error&) {  // the buffer is full: the rest stays steps
+      return;
+    }
     entries_.push_back({from, used_});
-    used_ += (code.getSize() + 63) / 64 * 64;
+    used_ += (code.getSize() + kLine - 1) / kLine * kLine;
   }
 
   const std::vector<Step>& steps_;
   const std::unique_ptr<uint8_t[]> buffer_;
   std::vector<Pages::Entry> entries_;
-  size_t used_ = 0;
+  size_t used_ = kLine;  // sanitizers read what is before a function
   const bool wide_;
 };
 
@@ -127,14 +132,17 @@ std::string key_of(const std::vector<Step>& steps) {
 // The code of equal steps is shared: the updates of all weights of a network, and plans that are made again.
 class Cache {
  public:
+  // Makes it without the lock; of two threads that make the same, the first one's is kept.
   template <class Make>
   Code get(std::string key, Make make) {
-    const std::lock_guard hold(lock_);
-    if (const auto found = codes_.find(key); found != codes_.end()) return found->second;
-    if (codes_.size() >= kMost) std::erase_if(codes_, [](const auto& entry) { return entry.second.use_count() <= 1; });
+    {
+      const std::lock_guard hold(lock_);
+      if (const auto found = codes_.find(key); found != codes_.end()) return found->second;
+    }
     Code code = make();
-    if (codes_.size() < kMost) codes_.emplace(std::move(key), code);
-    return code;
+    const std::lock_guard hold(lock_);
+    if (codes_.size() >= kMost) std::erase_if(codes_, [](const auto& entry) { return entry.second.use_count() <= 1; });
+    return codes_.size() < kMost ? codes_.try_emplace(std::move(key), code).first->second : code;
   }
 
  private:
@@ -143,26 +151,26 @@ class Cache {
   std::map<std::string, Code> codes_;
 };
 
-bool allowed() {
-  static const bool allowed = [] {
+// Lanes of a vector of the steps, whose code may have been compiled for less than the machine has; 0: no code for it.
+int lanes() {
+  static const int lanes = [] {
     const char* text = setting("PERIGEE_NATIVE");
-    return isa() >= Isa::kAvx2 && !(text && std::string_view(text) == "0");
+    if (text && std::string_view(text) == "0") return 0;
+    const int64_t vector = chain_block() / kBlockVectors;
+    if (vector == 16 && isa() == Isa::kAvx512) return 16;
+    return vector == 8 && isa() >= Isa::kAvx2 ? 8 : 0;
   }();
-  return allowed;
+  return lanes;
 }
 
 }  // namespace
 
 std::shared_ptr<const NativeCode> compile_native(std::vector<Step>& steps) {
-  if (!allowed()) return nullptr;
+  if (lanes() == 0) return nullptr;
   static Cache& cache = *new Cache;
-  try {
-    const Code code = cache.get(key_of(steps), [&] { return Compiler(steps, isa() == Isa::kAvx512).compile(); });
-    if (code) code->put_into(steps);
-    return code;
-  } catch (const Xbyak::Error&) {  // more code than the buffer takes
-    return nullptr;
-  }
+  const Code code = cache.get(key_of(steps), [&] { return Compiler(steps, lanes() == 16).compile(); });
+  if (code) code->put_into(steps);
+  return code;
 }
 
 }  // namespace pg::cpu

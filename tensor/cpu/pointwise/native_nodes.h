@@ -43,7 +43,7 @@ struct NativeNode {
   NativeOp op;
   uint8_t mode = 0;
   NativeKind kind = NativeKind::kFloat;  // of memory
-  bool moves = false;                    // memory: element i of the block's index, not the first ones
+  bool moves = false;                    // memory: an operand, read from the block's index on; else the block's own
   int32_t operands[4] = {-1, -1, -1, -1};
   int32_t cell = 0;  // memory: entry of the table of addresses
   uint32_t bits = 0;
@@ -53,7 +53,7 @@ struct NativeNode {
   bool uniform() const { return op == NativeOp::kConstant || op == NativeOp::kScalar; }  // the same in all lanes
 };
 
-// Nodes in the order of their steps. Equal ones are one node.
+// Nodes in the order of their steps. Equal ones are one node, but for stores.
 struct NativeGraph {
   std::vector<NativeNode> nodes;
   int32_t result = -1;  // what the step after the run finds in the accumulator; -1: nothing that it reads
@@ -66,7 +66,7 @@ bool is_native(const Step& step);
 bool reads_accumulator(const Step& step);
 
 // The graph of the run [begin, end) of a chain that ends with kEnd. Memory of the block that no later step reads is
-// not written.
+// not written. Its elements must keep their size, since the code may finish some vectors before it reads others.
 NativeGraph trace_native(std::span<const Step> chain, size_t begin, size_t end);
 
 }  // namespace pg::cpu

@@ -100,7 +100,7 @@ std::optional<NativeRegisters> assign_registers(const NativeGraph& graph, int co
     int group;
     bool pinned;
   };
-  for (const Way w : {Way{4, true}, Way{2, true}, Way{2, false}, Way{1, true}, Way{1, false}})
+  for (const Way w : {Way{8, true}, Way{4, true}, Way{2, true}, Way{2, false}, Way{1, true}, Way{1, false}})
     if (auto found = Assignment(graph, count, w.group, w.pinned).make()) return found;
   return std::nullopt;
 }

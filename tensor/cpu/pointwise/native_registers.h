@@ -1,5 +1,6 @@
-// Which vector registers hold the values of a NativeGraph. The code computes a block of eight vectors in groups, node
-// by node; a node takes one register for each vector of the group, next to each other.
+// Which vector registers hold the values of a NativeGraph. The code computes a block of eight vectors in groups,
+// one group after the other, each node by node. A node takes one register for each vector of the group, next to each
+// other.
 #pragma once
 #include <optional>
 #include <vector>

@@ -62,7 +62,7 @@ struct Lanes {
 
 constexpr uint32_t kSign = 0x80000000u;
 enum Rounding : uint8_t { kNearest = 8, kDown, kUp, kToZero };  // 8: without exceptions
-enum Predicate : uint8_t { kEq = 0, kLt = 1, kLe = 2, kUnordered = 3, kNe = 4, kGe = 13, kGt = 14, kTrue = 15 };
+enum Predicate : uint8_t { kEq = 0, kLt = 1, kLe = 2, kUnordered = 3, kNe = 4, kGe = 13, kGt = 14 };
 
 #define PERIGEE_RECORD1(name, ...) \
   inline Lanes name(Lanes x) { return Lanes::of(__VA_ARGS__); }
@@ -314,8 +314,6 @@ class Tracer {
         return record(Op::kAnd, x, Lanes(1).node);
       case ChainOp::kNonZero:
         return nonzero(Lanes::of(x)).node;
-      case ChainOp::kRoundBFloat16:
-        return rounded_to_bfloat16(x);
       case ChainOp::kWhere: {
         const int32_t condition = operand(s, false, NativeKind::kBool);
         return select(Truth{condition}, Lanes::of(x), Lanes::of(operand(s, true, NativeKind::kFloat))).node;
@@ -393,7 +391,8 @@ class Tracer {
 
 bool is_native(const Step& step) {
   const auto formula = formula_of(step.op);
-  return formula ? formula->row < kMaxSpans : step.op != ChainOp::kRoundHalf;
+  if (formula) return formula->row < kMaxSpans;
+  return step.op != ChainOp::kRoundHalf && step.op != ChainOp::kRoundBFloat16;  // their steps are as fast
 }
 
 bool reads_accumulator(const Step& step) {

@@ -192,8 +192,10 @@ class LevelCompiler {
 
   // --- Registers ---
 
+  // A register is only used again for values of the same size: machine code finishes some vectors of a block before it
+  // begins others (trace_native).
   void take_register(int32_t v) {
-    const int64_t element = level_ < 2 ? kSingleBytes : code_.pure ? 4 : size_of(p_.value(v).dtype);
+    const int64_t element = level_ < 2 ? kSingleBytes : size_of(p_.value(v).dtype);
     std::vector<int32_t>& pool = free_[element];
     if (pool.empty()) {
       pool.push_back(int32_t(registers_.size()));
