@@ -34,7 +34,7 @@ constexpr size_t kLargeWeights = 4 << 20;
 // Each large weight is read once for this many tiles or more, because memory is slow. Its gradient is read and written.
 constexpr int64_t fewest_tiles(ConvPart part) { return part == ConvPart::kWeightGradient ? 48 : 12; }
 // A gradient of weights takes this memory at most beside its result.
-constexpr size_t kMostSums = 10 << 20;
+constexpr size_t kMostSums = 6 << 20;
 // From this number of larger tiles on, more images do not change what is faster.
 constexpr int64_t kEnoughTiles = 128;
 constexpr size_t kMostRemembered = 4096;  // shapes; later ones are not measured

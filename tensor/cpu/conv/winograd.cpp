@@ -20,7 +20,7 @@ namespace {
 // lines of the first level.
 constexpr int64_t kSkew = 16;
 // Weights that are not packed are transformed so many at a time that they stay in the last-level cache.
-constexpr int64_t kUnpackedBytes = 12 << 20;
+constexpr int64_t kUnpackedBytes = 8 << 20;
 constexpr int64_t kBlockBytes = 700 << 10, kMostBlockRows = 8, kFewestBlockRows = 2;
 
 // The parts of the output channels that are split over the threads, besides `rows` parts of the tiles. Few tiles are
