@@ -146,7 +146,7 @@ local function define_stack(name, Layer, layer_spec)
 
   function Stack:init(...)
     local o = args.read(name, {"num_layers", "units", "num_heads"}, spec, ...)
-    local count = args.count(name, "num_layers", o.num_layers, 1)
+    local count = args.layers(name, o.num_layers)
     o.num_layers = nil
     for i = 1, count do self[i] = Layer(o) end
     if o.pre_norm then self.norm = norm(o) end

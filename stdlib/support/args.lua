@@ -110,6 +110,13 @@ function args.tensor_self(op, x)
             x == nil and "nothing" or core.describe(x), op)
 end
 
+--- args.layers(op, value) -> value, a number of layers that are made one by one.
+function args.layers(op, value)
+  local count = args.count(op, "num_layers", value, 1)
+  if count > 10000 then core.arg_error(op, "num_layers", "a whole number of at most 10000", value) end
+  return count
+end
+
 --- args.count(op, name, value[, least]) -> value, a whole number of at least `least` (default 0).
 function args.count(op, name, value, least)
   least = least or 0

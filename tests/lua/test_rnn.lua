@@ -417,3 +417,10 @@ t.test("x of a narrower dtype than the weights", function()
   local options = {layout = "TNC", valid_length = lengths}
   t.equal((cell:unroll(5, x, options)), (cell:unroll(5, x:to("float64"), options)))
 end)
+
+t.test("a number of layers has a limit", function()
+  for _, make in ipairs{pg.nn.rnn.LSTM, pg.nn.rnn.GRU, pg.nn.rnn.RNN} do
+    t.error_contains(function() make(3, {num_layers = 2 ^ 53}) end, "bad argument 'num_layers' (expected a whole number of at most 10000, got number 9")
+  end
+  t.error_contains(function() pg.nn.TransformerEncoder(2 ^ 53, 8, 2) end, "expected a whole number of at most 10000")
+end)

@@ -124,7 +124,7 @@ local function setup(layer, kind, o)
   args.count(name, "input_size", o.input_size)
   args.boolean(name, "bidirectional", o.bidirectional)
   layer._spec = {
-    kind = kind, count = args.count(name, "num_layers", o.num_layers, 1), directions = o.bidirectional and 2 or 1,
+    kind = kind, count = args.layers(name, o.num_layers), directions = o.bidirectional and 2 or 1,
     dropout = args.number(name, "dropout", o.dropout, 0, 1),
   }
   layer._by_batch = args.choice(name, "layout", o.layout, {"TNC", "NTC"}) == "NTC"
