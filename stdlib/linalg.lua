@@ -6,10 +6,13 @@ local linalg, ops = namespace.of_ops("linalg"), core.ops
 
 local orders = '"fro", "nuc", 1, -1, 2, -2, math.huge or -math.huge for two dims'
 
+-- amax, and 0 of no elements, which are those of a norm.
+local function largest(x, dim, keepdim) return ops[x:size(dim) == 0 and "sum" or "amax"](x, dim, keepdim) end
+
 -- The norms of matrices that singular values give.
 local by_values = {
   nuc = function(s) return ops.sum(s, -1, true) end,
-  [2] = function(s) return ops.amax(s, -1, true) end,
+  [2] = function(s) return largest(s, -1, true) end,
   [-2] = function(s) return ops.amin(s, -1, true) end,
 }
 
@@ -23,7 +26,7 @@ end
 local function sums_norm(x, ord, dims)
   local summed, other = dims[1], dims[2]
   if math.abs(ord) == math.huge then summed, other = other, summed end
-  return ops[ord > 0 and "amax" or "amin"](ops.sum(ops.abs(x), summed, true), other, true)
+  return (ord > 0 and largest or ops.amin)(ops.sum(ops.abs(x), summed, true), other, true)
 end
 
 local function matrix_norm(x, ord, dims, keepdim)
@@ -62,9 +65,10 @@ function linalg.cond(...)
   if not core.is_tensor(a) or a:dim() < 2 then core.arg_error("linalg.cond", "a", "a tensor of at least 2 dims", a) end
   if p == 2 or p == -2 then
     local s = ops.linalg_svdvals(a)
-    local largest, smallest = ops.amax(s, -1), ops.amin(s, -1)
-    if p == 2 then return largest / smallest end
-    return smallest / largest
+    if s:size(-1) == 0 then return ops.sum(s, -1) end
+    local high, low = ops.amax(s, -1), ops.amin(s, -1)
+    if p == 2 then return high / low end
+    return low / high
   end
   if p ~= "fro" and p ~= "nuc" and p ~= 1 and p ~= -1 and p ~= math.huge and p ~= -math.huge then
     core.arg_error("linalg.cond", "p", orders, p)

@@ -102,3 +102,14 @@ t.test("large solvers: several blocks, a rest, pivots far below", function()
     end
   end
 end)
+
+t.test("norms of matrices without elements are 0", function()
+  for _, shape in ipairs{{0, 2}, {2, 0}, {3, 0, 2}} do
+    local x = pg.zeros(shape)
+    for _, ord in ipairs{2, "nuc", "fro", 1, math.huge} do
+      local y = pg.linalg.norm(x, ord, {-2, -1})
+      t.equal(y, pg.zeros(#shape == 3 and {3} or {}), tostring(ord))
+    end
+  end
+  t.equal(pg.linalg.cond(pg.zeros(3, 0, 0)), pg.zeros(3))
+end)
