@@ -197,8 +197,6 @@ class Assembler : public Xbyak::CodeGenerator {
         return vxorps(to, x, y);
       case Op::kAddInts:
         return vpaddd(to, x, y);
-      case Op::kShiftLeft:
-        return vpslld(to, x, node.mode);
       case Op::kShiftRight:
         return vpsrld(to, x, node.mode);
       case Op::kCompare:

@@ -35,8 +35,7 @@ enum class NativeOp : uint8_t {
   kSelect,         // operand 1 where operand 0 is a mask that holds, else operand 2
   kCompareSelect,  // operand 2 where the comparison of 0 and 1 holds, else operand 3
   kAddInts,
-  kShiftLeft,   // by `mode` bits
-  kShiftRight,  // zeros come in
+  kShiftRight,  // by `mode` bits; zeros come in
 };
 
 struct NativeNode {
