@@ -177,6 +177,25 @@ t.test("output_padding of a transposed convolution is less than the stride or th
   t.equal(empty.grad.shape, {0, 1, 3})
 end)
 
+t.test("images without pixels or channels of one size give sums of padding", function()
+  for _, dtype in ipairs{"float16", "bfloat16", "float32", "float64"} do
+    local function ones(shape) return pg.ones(shape, {dtype = dtype}) end
+    local w, bias = ones{3, 2, 2, 2}, ones{3}
+    for _, size in ipairs{{2, 0}, {0, 2}, {0, 0}} do
+      local height, width = size[1], size[2]
+      local x = ones{2, 2, height, width}:attach_grad()
+      local y = pg.record(function() return x:conv2d(w, bias, {padding = 1}) end)
+      t.equal(y:totable(), ones{2, 3, height + 1, width + 1}:totable())
+      y:backward()
+      t.equal(x.grad.shape, {2, 2, height, width})
+      local last = pg.testing.ops._conv_act_last(ones{2, height, width, 2}, w, bias, {padding = 1, activation = "relu"})
+      t.equal(last:totable(), ones{2, height + 1, width + 1, 3}:totable())
+    end
+    t.equal(ones{2, 0, 3, 3}:conv2d(ones{3, 0, 2, 2}, bias):totable(), ones{2, 3, 2, 2}:totable())
+    t.equal(ones{2, 2, 3, 3}:conv2d(ones{0, 2, 2, 2}).shape, {2, 0, 2, 2})
+  end
+end)
+
 t.test("padding names and counted classes hold for methods in place", function()
   local x = pg.randn(1, 2, 5)
   local w = pg.randn(2, 2, 3)

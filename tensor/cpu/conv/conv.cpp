@@ -3,7 +3,6 @@
 #include "tensor/cpu/conv/conv.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <type_traits>
 
@@ -67,14 +66,13 @@ void for_pieces(const ConvShape& s, int64_t q0, int64_t cols, F piece) {
 
 template <class T>
 void copy_rows(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows, int64_t len) {
-  for (int64_t r = 0; r < rows; ++r)
-    std::memcpy(to + r * to_stride, from + r * from_stride, static_cast<size_t>(len) * sizeof(T));
+  for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * from_stride, len, to + r * to_stride);
 }
 
 // Packs columns of `rows` output channels as a block. Columns past `cols` are zero.
 template <class T>
 void gather_block(const ConvShape& s, const T* dy, int64_t q0, int64_t cols, int64_t rows, T* block) {
-  if (cols < kBlockCols<T>) std::memset(block, 0, static_cast<size_t>(rows * kBlockCols<T>) * sizeof(T));
+  if (cols < kBlockCols<T>) std::fill_n(block, rows * kBlockCols<T>, T(0));
   for_pieces(s, q0, cols, [&](int64_t at, int64_t col, int64_t len) {
     copy_rows(dy + at, s.out_plane(), block + col, kBlockCols<T>, rows, len);
   });
@@ -146,7 +144,7 @@ struct Direct {
       for (int64_t i = 0; i < count; ++i) {
         const int64_t cols = block_cols(group, first + i);
         T* out = panel + i * panel_size;
-        if (cols < kBlockCols<T>) std::memset(out, 0, static_cast<size_t>(panel_size) * sizeof(T));
+        if (cols < kBlockCols<T>) std::fill_n(out, panel_size, T(0));
         block_pack(plan.runs(plan.blocks_of(group), first + i), input + input_offset(g), plan.offsets(), depth, out);
         if (cols < kBlockCols<T>) clear_tail(out, cols);
         gather_block(s, from, (first + i) * kBlockCols<T>, cols, ocg, grad + i * ocg * kBlockCols<T>);
@@ -193,7 +191,7 @@ void direct_backward_data(const Direct<T>& conv, const T* dy, const T* w, T* dx)
                    const int64_t images = plan.images_of(group);
                    T* out = dx + group * plan.group() * s.ic * s.in_plane();
                    T* sum = plan.padded() ? scratch<T>(ScratchSlot::kPad, plan.group() * plan.padded_image()) : out;
-                   std::memset(sum, 0, static_cast<size_t>(images * plan.padded_image()) * sizeof(T));
+                   std::fill_n(sum, images * plan.padded_image(), T(0));
                    const int64_t blocks = plan.blocks_of(group).blocks();
                    for (int64_t block = 0; block < blocks; ++block, poll(macs / blocks))
                      conv.data_block(dy, group, block, w, sum);
@@ -224,7 +222,7 @@ void direct_backward_weights(const Direct<T>& conv, const T* x, const T* dy, T* 
   parallel_parts(parts, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
       T* sum = part == 0 ? dw : partial + (part - 1) * size;
-      std::memset(sum, 0, static_cast<size_t>(size) * sizeof(T));
+      std::fill_n(sum, size, T(0));
       for (int64_t group = part * plan.groups() / parts; group < (part + 1) * plan.groups() / parts; ++group) {
         const T* input = group_input(plan, s, x, group);
         const int64_t blocks = plan.blocks_of(group).blocks();

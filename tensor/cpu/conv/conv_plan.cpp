@@ -1,7 +1,6 @@
 #include "tensor/cpu/conv/conv_plan.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace pg::cpu {
 
@@ -78,12 +77,11 @@ int64_t ConvPlan::piece_length() const {
 template <class T>
 void ConvPlan::pad(const T* x, int64_t images, T* out) const {
   const ConvShape& s = shape_;
-  std::memset(out, 0, static_cast<size_t>(images * padded_image()) * sizeof(T));
+  std::fill_n(out, images * padded_image(), T(0));
   for (int64_t c = 0; c < images * s.ic; ++c)
     for (int64_t z = 0; z < s.in[0]; ++z)
       for (int64_t y = 0; y < s.in[1]; ++y, x += s.in[2])
-        std::memcpy(out + ((c * dims_[0] + z + s.pad[0]) * dims_[1] + y + s.pad[1]) * dims_[2] + s.pad[2], x,
-                    static_cast<size_t>(s.in[2]) * sizeof(T));
+        std::copy_n(x, s.in[2], out + ((c * dims_[0] + z + s.pad[0]) * dims_[1] + y + s.pad[1]) * dims_[2] + s.pad[2]);
 }
 
 template <class T>
@@ -92,8 +90,7 @@ void ConvPlan::crop(const T* in, int64_t images, T* x) const {
   for (int64_t c = 0; c < images * s.ic; ++c)
     for (int64_t z = 0; z < s.in[0]; ++z)
       for (int64_t y = 0; y < s.in[1]; ++y, x += s.in[2])
-        std::memcpy(x, in + ((c * dims_[0] + z + s.pad[0]) * dims_[1] + y + s.pad[1]) * dims_[2] + s.pad[2],
-                    static_cast<size_t>(s.in[2]) * sizeof(T));
+        std::copy_n(in + ((c * dims_[0] + z + s.pad[0]) * dims_[1] + y + s.pad[1]) * dims_[2] + s.pad[2], s.in[2], x);
 }
 
 template void ConvPlan::pad<float>(const float*, int64_t, float*) const;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <type_traits>
 
 #include "tensor/cpu/gemm/gemm_simd.h"
@@ -283,7 +282,7 @@ std::optional<ProductGrid> linear_grid(int64_t m, int64_t n, int64_t k) {
 
 template <class T>
 void place_columns(int64_t rows, int64_t columns, const T* from, int64_t ld, T* to) {
-  for (int64_t i = 0; i < rows; ++i) std::memcpy(to + i * ld, from + i * columns, size_t(columns) * sizeof(T));
+  for (int64_t i = 0; i < rows; ++i) std::copy_n(from + i * columns, columns, to + i * ld);
 }
 template void place_columns(int64_t, int64_t, const float*, int64_t, float*);
 template void place_columns(int64_t, int64_t, const uint16_t*, int64_t, uint16_t*);
