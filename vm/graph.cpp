@@ -193,6 +193,7 @@ std::unique_ptr<ProgramCall> call_of(const State& state, const Model& model, Pro
   for_each_leaf(model.results, [&](const Tree& leaf) {
     if (leaf.kind == Tree::Kind::kOutput) call->results.push_back(leaf.index);
   });
+  options.lasting = lasting_inputs(model);
   call->program = Ref<Program>(new Program(model.graph, new_generators(state, model), std::move(options)));
   return call;
 }

@@ -117,14 +117,18 @@ int32_t box_place(const TraceSession& session, int32_t i) {
   return place;
 }
 
-// trace:name_inputs{name or false, …} names the inputs of captured() for the graph's text.
+// trace:name_inputs({name or false, …}, {whether it is a parameter of a block, …}) describes the inputs of captured().
 int name_inputs(lua_State* L, State&) {
   TraceSession& session = *check_trace(L).session;
   luaL_checktype(L, 2, LUA_TTABLE);
   int place = 0;
-  for (const auto& c : session.captured) {
+  luaL_checktype(L, 3, LUA_TTABLE);
+  for (auto& c : session.captured) {
     if (!c.box) continue;
-    lua_rawgeti(L, 2, ++place);
+    lua_rawgeti(L, 3, ++place);
+    c.parameter = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    lua_rawgeti(L, 2, place);
     if (c.input >= 0 && lua_type(L, -1) == LUA_TSTRING)
       session.graph.nodes[size_t(session.graph.inputs[size_t(c.input)])].name = lua_tostring(L, -1);
     lua_pop(L, 1);
@@ -167,6 +171,7 @@ std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> resu
       call->input_boxes[size_t(c.input)] = place;
       call->input_gradients[size_t(c.input)] = !c.box;
     }
+    if (c.input >= 0 && c.parameter) options.lasting.push_back(c.input);
     if (c.output < 0) continue;
     if (c.box && c.input >= 0) options.replacements.push_back({c.output, c.input});
     if (!c.box && c.input < 0) {

@@ -24,11 +24,12 @@ class TraceSession final : public GraphBuilder {
     Ref<Cell> cell;      // of a gradient
     TapeNode* leaf = nullptr;
     Value before, symbol;
-    Value now;            // in a lasting session: the value of the box within it
-    int32_t input = -1;   // index of the graph input; -1 for a gradient that is only written
-    int32_t owner = -1;   // for a gradient: index of the captured tensor that is its leaf
-    int32_t output = -1;  // index of the graph output with the new value, if the script rebound the box
-    std::string op;       // the op that rebound it
+    Value now;               // in a lasting session: the value of the box within it
+    int32_t input = -1;      // index of the graph input; -1 for a gradient that is only written
+    int32_t owner = -1;      // for a gradient: index of the captured tensor that is its leaf
+    int32_t output = -1;     // index of the graph output with the new value, if the script rebound the box
+    std::string op;          // the op that rebound it
+    bool parameter = false;  // of a block; most runs find it unchanged
   };
   // Whether a leaf's gradient is fresh, which Trainer reads and clears.
   struct Freshness {

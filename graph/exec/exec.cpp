@@ -33,6 +33,7 @@ const Ref<Buffer>& Execution::source_of_view(int32_t view) const {
   const int32_t storage = plan_.slots[size_t(view)].storage;
   const Storage& s = plan_.storages[size_t(storage)];
   if (s.kind == Storage::kConstant) return plan_.constants[size_t(s.index)].array().buffer;
+  if (s.kind == Storage::kKept && frame_.kept_before) return frame_.kept->values[size_t(s.index)];
   return s.kind == Storage::kInput ? source_(storage) : none;
 }
 
@@ -182,7 +183,10 @@ class Run {
     spare_ = lends ? spare : nullptr;
     bind_inputs();
     bind_outputs();
+    if (plan.invariant > 0) bind_kept();
   }
+
+  size_t first_step() const { return frame_.kept_before ? size_t(plan_.invariant) : 0; }
 
   void operator()(Values& out) {
     auto source = [this](int32_t input) -> const Ref<Buffer>& { return source_of(input); };
@@ -192,7 +196,7 @@ class Run {
     if (spare_)
       run_and_borrow(execution);
     else
-      run_part(execution, 0, plan_.steps.size());
+      run_part(execution, first_step(), plan_.steps.size());
     take_outputs(out);
   }
 
@@ -214,6 +218,11 @@ class Run {
 
   // Must not fail: the inputs may have been rewritten.
   [[gnu::always_inline]] void take_outputs(Values& out) {
+    if (made_) {
+      for (int32_t input : plan_.sources) made_->sources.push_back(source_of(input));
+      plan_.frames->kept_results().offer(made_);
+      if (made_->sources.empty()) frame_.kept = nullptr;
+    }
     for (const FreshOutput& f : plan_.fresh) {
       const int32_t donor = plan_.storages[size_t(f.storage)].donor;
       if (donor >= 0 && inputs_[size_t(donor)].array_ref() == fresh_[size_t(&f - plan_.fresh.data())].array_ref())
@@ -238,6 +247,35 @@ class Run {
       const bool staged = !plan_.staged.empty() && plan_.staged[i];
       plan_.frames->patch(frame_, int32_t(i), staged ? stage(i, *array) : static_cast<char*>(array->data()));
     }
+  }
+
+  // Finds the results of invariant steps that an earlier run has computed, or makes room for them.
+  void bind_kept() {
+    FramePool& frames = *plan_.frames;
+    frame_.kept_before = frame_.kept && is_current(*frame_.kept);
+    if (!frame_.kept_before)
+      if (auto newest = frames.kept_results().newest(); newest && is_current(*newest)) {
+        frames.show_kept(frame_, std::move(newest));
+        frame_.kept_before = true;
+      }
+    if (frame_.kept_before) return void(frame_.kept->runs.fetch_add(1, std::memory_order_relaxed));
+    frame_.kept = nullptr;
+    made_ = std::make_shared<Kept>();
+    made_->sources.reserve(plan_.sources.size());  // added once the run has succeeded
+    for (int32_t input : plan_.sources) made_->data.push_back(inputs_[size_t(input)].array().data());
+    for (int32_t storage : plan_.kept) {
+      const Storage& s = plan_.storages[size_t(storage)];
+      made_->values.push_back(Buffer::allocate(s.device, s.bytes));
+    }
+    frames.show_kept(frame_, made_);
+  }
+  bool is_current(const Kept& kept) const {
+    if (kept.sources.empty()) return false;
+    for (size_t i = 0; i < kept.sources.size(); ++i)
+      if (!(kept.sources[i] == source_of(plan_.sources[i])) ||
+          kept.data[i] != inputs_[size_t(plan_.sources[i])].array().data())
+        return false;
+    return true;
   }
 
   // Returns the address that the steps read an input at. A copy takes less time than to patch the programs whenever the
@@ -265,7 +303,7 @@ class Run {
   void run_and_borrow(Execution& execution) {
     const double start = thread_seconds();
     const size_t lend = size_t(plan_.lend);
-    run_part(execution, 0, lend);
+    run_part(execution, first_step(), lend);
     ctx_.poll();
     const bool quick = thread_seconds() - start < kPatience;
     SmallVector<Loan, 4> loans;
@@ -386,6 +424,7 @@ class Run {
   std::span<const Value> targets_;
   FrameLease lease_;
   Frame& frame_;
+  std::shared_ptr<Kept> made_;   // the results of invariant steps, if this run computes them
   SmallVector<Copy, 1> copies_;  // of inputs that are not row-major
   SmallVector<Value, 4> fresh_;  // one per entry of Plan::fresh; the input's own array if it is donated
 };
@@ -436,7 +475,7 @@ struct SuspendableRun::State {
 
 SuspendableRun::SuspendableRun(std::shared_ptr<const Plan> plan, Context& ctx, Values inputs,
                                std::span<const RandomKey> generators)
-    : state_(new State(std::move(plan), ctx, std::move(inputs), generators)) {}
+    : state_(new State(std::move(plan), ctx, std::move(inputs), generators)), next_(state_->run.first_step()) {}
 SuspendableRun::SuspendableRun(SuspendableRun&&) noexcept = default;
 SuspendableRun& SuspendableRun::operator=(SuspendableRun&&) noexcept = default;
 SuspendableRun::~SuspendableRun() = default;

@@ -18,13 +18,23 @@ struct Pools {
 };
 PerRuntime<Pools> pools;
 
+std::shared_ptr<KeptResults> kept_results_of(const Plan& plan) {
+  if (plan.invariant == 0) return nullptr;
+  if (plan.options.shelf) return plan.options.shelf->find(plan.invariant_steps, plan.sources.size());
+  return std::make_shared<KeptResults>(plan.sources.size());
+}
+
 }  // namespace
 
 size_t held_arena_bytes() { return pools.of(Runtime::current()).held; }
 void limit_held_arenas(size_t bytes) { pools.of(Runtime::current()).limit = bytes; }
 
 FramePool::FramePool(const Plan& plan)
-    : plan_(plan), runtime_(&Runtime::current()), starts_(plan.storages.size() + 1, 0), views_(plan.views.size()) {
+    : plan_(plan),
+      runtime_(&Runtime::current()),
+      kept_(kept_results_of(plan)),
+      starts_(plan.storages.size() + 1, 0),
+      views_(plan.views.size()) {
   for (const Slot& s : plan.slots)
     if (s.storage >= 0) ++starts_[size_t(s.storage) + 1];
   for (size_t i = 1; i < starts_.size(); ++i) starts_[i] += starts_[i - 1];

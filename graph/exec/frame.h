@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "graph/exec/kept.h"
 #include "graph/exec/pack.h"
 #include "graph/plan/plan.h"
 #include "tensor/device_table.h"
@@ -32,6 +33,8 @@ struct Frame {
   std::vector<Attrs> attrs;              // of random steps, with the keys of this run
   std::vector<PackSlot> packs;           // one per entry of Plan::packs
   std::vector<Ref<Buffer>> stacks;       // for storages of kind kStack
+  std::shared_ptr<const Kept> kept;      // the results of invariant steps that this frame shows
+  bool kept_before = false;              // an earlier run computed them
   std::vector<int64_t> took;             // nanoseconds of each step, as measured in jobs
   std::vector<SegmentProgram> programs;  // one per entry of Plan::segments
   std::vector<StagedInput> staged;       // by input, if the plan stages any
@@ -73,6 +76,14 @@ class FramePool {
     frame.packs[i].pack_once(*p.kernel, frame.views[size_t(p.view)]);
   }
 
+  // Shows the results of invariant steps.
+  void show_kept(Frame& frame, std::shared_ptr<const Kept> kept) const {
+    frame.kept = std::move(kept);
+    for (size_t i = 0; i < plan_.kept.size(); ++i)
+      patch(frame, plan_.kept[i], static_cast<char*>(frame.kept->values[i]->data));
+  }
+  KeptResults& kept_results() { return *kept_; }
+
   size_t held_bytes() const { return held_.load(std::memory_order_relaxed); }
 
  private:
@@ -86,8 +97,9 @@ class FramePool {
 
   const Plan& plan_;
   const Ref<Runtime> runtime_;
-  std::vector<int32_t> starts_, views_;  // views by storage
-  std::atomic<Frame*> ready_{nullptr};   // one frame that can be taken without the lock
+  const std::shared_ptr<KeptResults> kept_;  // null without invariant steps
+  std::vector<int32_t> starts_, views_;      // views by storage
+  std::atomic<Frame*> ready_{nullptr};       // one frame that can be taken without the lock
   std::mutex lock_;
   std::vector<std::unique_ptr<Frame>> resting_;
   std::atomic<size_t> held_{0};

@@ -61,6 +61,7 @@ FrozenGraph::FrozenGraph(Model model, std::span<const Value> values, RandomKey d
     : model_(std::move(model)) {
   Program::Options options;
   options.name = model_.name;
+  options.lasting = lasting_inputs(model_);
   std::vector<Ref<Generator>> none;
   program_ = Ref<Program>(new Program(model_.graph, none, options));
   for (size_t k = 0; k < model_.inputs.size(); ++k) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/exec/kept.h"
 #include "graph/ir/history.h"
 #include "graph/passes/passes.h"
 #include "tensor/observer.h"
@@ -48,6 +49,17 @@ Graph gradient_trace(const Graph& trace, const Specialized& joint) {
   return graph;
 }
 
+// Marks the inputs that last and that the program does not replace by other values.
+void mark_lasting(Graph& graph, const Program::Options& options) {
+  for (int32_t input : options.lasting) graph.nodes[size_t(graph.inputs[size_t(input)])].lasts = true;
+  for (const Replacement& r : options.replacements) {
+    const int32_t input = graph.inputs[size_t(r.input)];
+    int32_t now = graph.outputs[size_t(r.output)].node;
+    while (graph.nodes[size_t(now)].is<"detach">()) now = graph.nodes[size_t(now)].inputs[0].node;
+    if (now != input) graph.nodes[size_t(input)].lasts = false;
+  }
+}
+
 }  // namespace
 
 bool reads_flows(const Graph& trace) {
@@ -69,6 +81,7 @@ struct Program::Entry {
   Specialized joint;  // its graph only if the run is recorded
   std::shared_ptr<const Plan> forward, backward;
   std::vector<int32_t> kept;
+  std::shared_ptr<KeptShelf> shelf;
   Graph program;     // the graph that `forward` was planned from
   std::mutex mutex;  // guards the members below, which are made on first use:
   Graph backward_graph;
@@ -102,7 +115,7 @@ struct Program::Entry {
     if (!differentiable) {
       Options gradient = options;
       gradient.name += " gradient";
-      gradient.lendable.clear(), gradient.replacements.clear();
+      gradient.lendable.clear(), gradient.replacements.clear(), gradient.lasting.clear();
       differentiable = Ref<Program>(new Program(gradient_trace(*trace, joint), {}, gradient));
     }
     return *differentiable;
@@ -119,7 +132,7 @@ struct Program::Entry {
       whole = specialize(*trace, all);
       Options gradient = options;
       gradient.name += " gradient";
-      gradient.lendable.clear(), gradient.replacements.clear();
+      gradient.lendable.clear(), gradient.replacements.clear(), gradient.lasting.clear();
       whole_gradient = Ref<Program>(new Program(gradient_trace(*trace, whole), {}, gradient));
     }
     return *whole_gradient;
@@ -135,6 +148,7 @@ struct Program::Entry {
     PlanOptions plan;
     plan.name = options.name;
     plan.static_alloc = options.static_alloc;
+    plan.shelf = shelf;
     plan.pack = !signature.recording;  // the parameters are updated after the run
     if (joint.heads.empty()) plan.lendable = options.lendable, plan.replacements = options.replacements;
     return plan;
@@ -145,6 +159,7 @@ Program::Program(Graph trace, std::vector<Ref<Generator>> generators, Options op
     : trace_(std::make_shared<Graph>(std::move(trace))),
       generators_(std::move(generators)),
       options_(std::move(options)),
+      shelf_(std::make_shared<KeptShelf>()),
       reads_flows_(reads_flows(*trace_)) {}
 
 size_t Program::specializations() const {
@@ -171,6 +186,7 @@ std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Valu
   auto entry = std::make_shared<Entry>();
   entry->options = options_;
   entry->trace = trace_;
+  entry->shelf = shelf_;
   Signature& signature = entry->signature;
   signature.training = ctx.training;
   signature.recording = ctx.recording && any_flow(inputs);
@@ -180,6 +196,7 @@ std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Valu
     signature.flows.push_back(entry->exact_flows ? flow_of(v) : Flow::kNone);
   }
   entry->joint = specialize(*trace_, signature);
+  if (!signature.recording) mark_lasting(entry->joint.graph, options_);
   if (entry->joint.heads.empty()) {
     entry->program = optimize(entry->joint.graph);
     entry->joint.graph = {};

@@ -20,6 +20,7 @@ class Program : public RefCounted<Program> {
     size_t max_specializations = 16;
     std::vector<int32_t> lendable = {};          // as PlanOptions::lendable, for runs that are not recorded
     std::vector<Replacement> replacements = {};  // as PlanOptions::replacements, for runs that are not recorded
+    std::vector<int32_t> lasting = {};           // inputs that are the same array in most runs that are not recorded
   };
 
   Program(Graph trace, std::vector<Ref<Generator>> generators, Options options);
@@ -65,6 +66,7 @@ class Program : public RefCounted<Program> {
   mutable std::vector<std::vector<int32_t>> histories_;
   std::vector<Ref<Generator>> generators_;
   Options options_;
+  std::shared_ptr<KeptShelf> shelf_;
   bool reads_flows_ = false;  // whether the trace depends on which inputs gradients flow to
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Entry>> entries_;  // most recently used first

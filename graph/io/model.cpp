@@ -340,6 +340,16 @@ void describe_input(Node& node, const ModelInput& input) {
   node.req = input.role == ModelInput::Role::kParameter && input.differentiable ? input.req : GradReq::kNull;
 }
 
+std::vector<int32_t> lasting_inputs(const Model& model) {
+  std::vector<int32_t> out;
+  for (int32_t k = 0; k < int32_t(model.inputs.size()); ++k) {
+    const bool written =
+        std::any_of(model.writes.begin(), model.writes.end(), [&](const Model::Write& w) { return w.input == k; });
+    if (model.inputs[size_t(k)].role != ModelInput::Role::kArgument && !written) out.push_back(k);
+  }
+  return out;
+}
+
 std::vector<ModelGenerator> describe_generators(std::span<const Ref<Generator>> generators,
                                                 const Ref<Generator>& default_generator) {
   std::vector<ModelGenerator> out;

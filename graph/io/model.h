@@ -69,6 +69,8 @@ const OpDef& op_for_programs(std::string_view name, bool hidden_ops = false);
 
 // Gives an input node the name and the gradient request that the model has for it.
 void describe_input(Node& node, const ModelInput& input);
+// Returns the parameters and states that no run of the model writes.
+std::vector<int32_t> lasting_inputs(const Model& model);
 std::vector<ModelGenerator> describe_generators(std::span<const Ref<Generator>> generators,
                                                 const Ref<Generator>& default_generator);
 

@@ -66,6 +66,7 @@ struct Node {
   int32_t first = 0;  // the walk treats earlier nodes as leaves
   // Of a kInput or kLeaf that gradients flow to: the gradient request of the leaf.
   GradReq req = GradReq::kNull;
+  bool lasts = false;    // of kInput: most runs get the same array, as of a parameter
   std::string name;      // of kInput: "data", "body.1.weight"; of kCustom: the name of the Function
   Counted<512> counted;  // with the usual room in its vectors
 

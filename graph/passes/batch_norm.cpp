@@ -3,9 +3,10 @@
 // fuses with its neighbours.
 //
 // They are folded only if nothing else reads the product, the dtype is float32 or float64, and scaling the weights
-// costs less than scaling the result. With constant weights this happens once. (w s) x + (b s + t) rounds differently
+// costs less than scaling the result. With weights that last this happens once. (w s) x + (b s + t) rounds differently
 // from s (w x + b) + t: results differ by a few units in the last place of the largest term of the sum, relatively 1e-5
 // in float32. The plain form has the bits of the kernel of scale_shift.
+#include "graph/passes/evaluate.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "graph/plan/fused.h"
@@ -21,8 +22,16 @@ class BatchNorms {
  public:
   explicit BatchNorms(Graph graph) : uses_(count_uses(graph)), rewrite_(std::move(graph)) {
     read_by_pointwise_.resize(rewrite_.size());
+    once_.resize(rewrite_.size());
+    std::vector<char> lasts(rewrite_.size());  // by node: most runs find the same value
     for (size_t i = 0; i < rewrite_.size(); ++i) {
       const Node& node = rewrite_.old(i);
+      const auto known = [&](const Operand& operand) { return !operand.is_node() || lasts[size_t(operand.node)]; };
+      lasts[i] = node.kind == NodeKind::kInput ? node.lasts
+                 : node.kind == NodeKind::kConstant
+                     ? true
+                     : is_pure(node) && std::all_of(node.inputs.begin(), node.inputs.end(), known);
+      if (node.is<"scale_shift">()) once_[i] = known(node.inputs[1]) && known(weight_of(node)) && known(node.inputs[2]);
       if (node.kind != NodeKind::kOp || !node.op->has(kPointwise)) continue;
       for (const Operand& operand : node.inputs)
         if (operand.is_node()) read_by_pointwise_[size_t(operand.node)] = true;
@@ -43,6 +52,12 @@ class BatchNorms {
 
  private:
   const Graph& graph() const { return rewrite_.graph(); }
+
+  // The weights of the product that an old node scales, or that product itself.
+  const Operand& weight_of(const Node& node) const {
+    const Node& product = rewrite_.old(size_t(node.inputs[0].node));
+    return product.has(kChannels) ? product.inputs[1] : node.inputs[0];
+  }
 
   // Whether the node and its operands all have the same dtype, float32 or float64.
   bool is_plain(const Node& node) const {
@@ -74,9 +89,8 @@ class BatchNorms {
                   &shift = node.inputs[2];
     const Node& source = graph().node(weight);
     if (!(source.types[size_t(weight.output)].dtype == node.types[0].dtype)) return false;
-    const bool constant = source.kind == NodeKind::kConstant && graph().node(scale).kind == NodeKind::kConstant;
     const Dims shape = graph().type(weight).shape;
-    if (!constant && numel(shape) * kCheaper > numel(node.types[0].shape)) return false;
+    if (!once_[i] && numel(shape) * kCheaper > numel(node.types[0].shape)) return false;
     line_ = product.line;
     const Operand scaled = rewrite_.emit<"mul">({weight, column(scale, shape.size() - 1)}, {}, line_);
     const Operand moved = bias.is_none() ? shift : multiplied(bias, scale, shift);
@@ -99,7 +113,8 @@ class BatchNorms {
 
   std::vector<int32_t> uses_;
   Rewrite rewrite_;
-  std::vector<char> read_by_pointwise_;
+  std::vector<char> read_by_pointwise_;  // by old node
+  std::vector<char> once_;               // by old node: the weights, scale and shift last
   int32_t line_ = -1;
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "graph/plan/arena.h"
+#include "graph/plan/commit.h"
 #include "graph/plan/fused.h"
 #include "tensor/call.h"
 #include "tensor/context.h"
@@ -39,7 +40,8 @@ void Lowering::add_inputs(const Graph& graph) {
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     const Type& type = graph.nodes[size_t(graph.inputs[i])].types[0];
     plan_->input_types.push_back(type);
-    add_value(add_storage(Storage::kInput, type, int32_t(i)), Array::make(type));
+    const int32_t value = add_value(add_storage(Storage::kInput, type, int32_t(i)), Array::make(type));
+    storage_of(value).lasts = graph.nodes[size_t(graph.inputs[i])].lasts;
   }
 }
 std::vector<int32_t> Lowering::input_values() const {
@@ -63,6 +65,35 @@ int32_t Lowering::add_immediate(double number, DType dtype) {
   const int32_t value = add_value(storage, Array::make(scalar.type()));
   plan_->immediates.push_back(std::move(scalar));
   return value;
+}
+
+const std::vector<int32_t>& Lowering::add_draft(Draft draft) {
+  draft.invariant = is_invariant(draft);
+  for (int32_t v : draft.out) storage_of(v).lasts = draft.invariant;
+  return drafts_.emplace_back(std::move(draft)).out;
+}
+
+// A step that depends only on inputs that last and on constants, and whose results take not much more memory. Devices
+// other than the host report failures late, when the results may have been kept already.
+bool Lowering::is_invariant(const Draft& draft) const {
+  constexpr Bytes kFew = Bytes(64 << 10);
+  if (!plan_->options.pack || plan_->options.body || draft.control) return false;
+  if (!draft.fused && (draft.op->has(kEffect) || draft.op->has(kRandom))) return false;
+  if (!host_reads(draft.device)) {
+    const DType dtype = layout(draft.out[0]).type.dtype;
+    if (!(draft.fused ? is_total(*draft.body) : cannot_fail(*draft.op, dtype))) return false;
+  }
+  Bytes read, written;
+  bool lasts = false;
+  for (int32_t v : draft.in) {
+    if (v < 0) continue;
+    const Storage& s = storage_of(v);
+    if (!s.lasts && s.kind != Storage::kConstant && s.kind != Storage::kImmediate) return false;
+    lasts |= s.lasts;
+    read += s.bytes;
+  }
+  for (int32_t v : draft.out) written += storage_of(v).bytes;
+  return lasts && (written <= read || written <= kFew);
 }
 
 // Nodes -----------------------------------------------------------------------------------------------------------
@@ -129,9 +160,7 @@ std::vector<int32_t> Lowering::lower_fused(const Node& node, const Made& made, i
   for (int32_t v : in)
     if (v >= 0) ++values_[size_t(v)].readers;
   for (const Type& type : node.types) step.out.push_back(add_array(type));
-  const std::vector<int32_t> out = step.out;
-  drafts_.push_back(std::move(step));
-  return out;
+  return add_draft(std::move(step));
 }
 
 std::vector<int32_t> Lowering::lower_control(const Node& node, const Made& made, int32_t line) {
@@ -159,9 +188,7 @@ std::vector<int32_t> Lowering::lower_control(const Node& node, const Made& made,
   for (size_t k = 0; k < node.types.size(); ++k)
     step.out.push_back(is_unlimited_stack(control, k) ? add_stack(node.types[k]) : add_array(node.types[k]));
   for (const ScratchBlock& block : control.blocks) step.scratch.push_back(add_scratch(block.device, block.bytes));
-  const std::vector<int32_t> out = step.out;
-  drafts_.push_back(std::move(step));
-  return out;
+  return add_draft(std::move(step));
 }
 bool Lowering::is_unlimited_stack(const ControlStep& control, size_t output) {
   return control.is_loop && control.loop.limit < 0 && output > size_t(control.loop.carries);
@@ -247,8 +274,7 @@ std::vector<int32_t> Lowering::lower_op(const Node& node, const Made& made, int3
     step.kernel = [](const KernelArgs&) {};
   else if (row.prepare && plan_->options.prepare)
     prepare(step, row.prepare);
-  drafts_.push_back(std::move(step));
-  return out;
+  return add_draft(std::move(step));
 }
 
 bool Lowering::has_work(const Draft& step) const {
@@ -277,7 +303,8 @@ void Lowering::prepare(Draft& step, PrepareFn make) {
 }
 bool Lowering::may_last(int32_t value) {
   const Storage::Kind kind = storage_of(value).kind;
-  return (kind == Storage::kInput || kind == Storage::kConstant) && layout(value).contiguous;
+  const bool lasts = kind == Storage::kInput || kind == Storage::kConstant || storage_of(value).lasts;
+  return lasts && layout(value).contiguous;
 }
 
 bool Lowering::view_values(const Node& node, int32_t input, std::vector<int32_t>& out) {
@@ -302,8 +329,9 @@ int32_t Lowering::add_copy(int32_t from, int32_t to, int32_t line) {
   const KernelRow row = registry().kernel(op, device);
   if (!row.fn) fail(op.name, "no kernel for device {}", name_of(device));
   ++values_[size_t(from)].readers;
-  drafts_.push_back({&op, row.fn, keep_attrs({}), line, {from}, {to}});
-  drafts_.back().device = device;
+  Draft step{&op, row.fn, keep_attrs({}), line, {from}, {to}};
+  step.device = device;
+  add_draft(std::move(step));
   return to;
 }
 

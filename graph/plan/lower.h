@@ -30,7 +30,8 @@ struct Draft {
   std::vector<int32_t> in;  // values; -1: absent
   std::vector<int32_t> out;
   bool commit = false;
-  bool total = false;  // of a step of the commit section: it cannot fail
+  bool total = false;      // of a step of the commit section: it cannot fail
+  bool invariant = false;  // see Plan::invariant
   Device device = {};
   std::shared_ptr<const FusedKernel> fused = nullptr;
   const Graph* body = nullptr;  // of a fused step
@@ -57,6 +58,7 @@ class Lowering {
   int32_t add_array(const Type& type, Storage::Kind kind = Storage::kArena);
   int32_t add_copy(int32_t from, int32_t to, int32_t line);
   const Array& layout(int32_t value) const { return *values_[size_t(value)].layout; }
+  const Storage& storage_of(int32_t value) const { return plan_->storages[size_t(values_[size_t(value)].storage)]; }
   Storage& storage_of(int32_t value) { return plan_->storages[size_t(values_[size_t(value)].storage)]; }
 
   const Graph& graph_;
@@ -72,6 +74,8 @@ class Lowering {
   int32_t add_constant(const Value& constant);
   int32_t add_immediate(double number, DType dtype);
   int32_t add_stack(const Type& type);
+  const std::vector<int32_t>& add_draft(Draft draft);
+  bool is_invariant(const Draft& draft) const;
 
   std::vector<int32_t> lower_op(const Node& node, const Made& made, int32_t line);
   std::vector<int32_t> lower_fused(const Node& node, const Made& made, int32_t line);

@@ -29,6 +29,7 @@ class Planner : Lowering {
     for (int32_t v : outputs) values_[size_t(v)].returned = true;
     choose_commit(*plan_, values_, drafts_, outputs);
     add_outputs(outputs);
+    choose_kept();
     order_steps();
     find_lifetimes();
     if (plan_->options.in_place) share_in_place();
@@ -70,10 +71,77 @@ class Planner : Lowering {
   }
 
   void order_steps() {
-    const auto rank = [](const Draft& d) { return d.commit ? d.total ? 2 : 1 : 0; };
+    const auto rank = [](const Draft& d) { return d.commit ? d.total ? 2 : 1 : d.invariant ? -1 : 0; };
     std::stable_sort(drafts_.begin(), drafts_.end(), [&](const Draft& a, const Draft& b) { return rank(a) < rank(b); });
     plan_->commit = int32_t(std::find_if(drafts_.begin(), drafts_.end(), [](const Draft& d) { return d.commit; }) -
                             drafts_.begin());
+    plan_->invariant =
+        int32_t(std::count_if(drafts_.begin(), drafts_.end(), [](const Draft& d) { return d.invariant; }));
+  }
+
+  // Invariant steps --------------------------------------------------------------------------------------------------
+  //
+  // Results that other steps read are kept. Steps whose results leave the program run each time.
+  void choose_kept() {
+    std::vector<bool> source(plan_->input_types.size());
+    for (Draft& d : drafts_) {
+      if (d.invariant && !may_stay(d)) {
+        d.invariant = false;
+        for (int32_t v : d.out) storage_of(v).lasts = false;
+      }
+      for (int32_t v : d.in) {
+        if (v < 0) continue;
+        Storage& s = storage_of(v);
+        if (d.invariant && s.kind == Storage::kInput) source[size_t(s.index)] = true;
+        if (d.invariant || !s.lasts || s.kind != Storage::kArena) continue;
+        s.kind = Storage::kKept;
+        s.index = int32_t(plan_->kept.size());
+        plan_->kept.push_back(values_[size_t(v)].storage);
+      }
+    }
+    for (size_t i = 0; i < source.size(); ++i)
+      if (source[i]) plan_->sources.push_back(int32_t(i));
+    if (!plan_->kept.empty()) describe_invariant();
+  }
+  void describe_invariant() {
+    std::string& text = plan_->invariant_steps;
+    std::vector<int32_t> made(plan_->storages.size(), -1);  // by storage: its number among the results
+    int32_t results = 0;
+    const auto place = [&](int32_t v) {
+      const Storage& s = storage_of(v);
+      if (s.kind == Storage::kInput) return fmt::format("in{}", s.index);
+      if (s.kind == Storage::kConstant) return fmt::format("const{}", plan_->constants[size_t(s.index)].array().data());
+      if (s.kind != Storage::kImmediate) return fmt::format("#{}", made[size_t(values_[size_t(v)].storage)]);
+      const Array& number = plan_->immediates[size_t(s.index)].array();
+      return fmt::format("{}", load_number(number.type.dtype, number.data()));
+    };
+    for (const Draft& d : drafts_) {
+      if (!d.invariant) continue;
+      text += d.body ? to_string(*d.body) : d.op->name;
+      for (size_t k = 0; !d.body && k < d.attrs->size(); ++k) text += " " + to_string((*d.attrs)[k]);
+      for (int32_t v : d.in) {
+        if (v < 0) {
+          text += " nil";
+          continue;
+        }
+        const Array& a = layout(v);
+        text += fmt::format(" {} {} {} +{}", place(v), to_string(a.type), to_string(a.strides), a.offset);
+      }
+      for (int32_t v : d.out) {
+        made[size_t(values_[size_t(v)].storage)] = results++;
+        text += " > " + to_string(layout(v).type);
+      }
+      text += "\n";
+    }
+    for (int32_t storage : plan_->kept) text += fmt::format("#{} ", made[size_t(storage)]);
+  }
+  bool may_stay(const Draft& d) {
+    const auto lasts = [&](int32_t v) {
+      return v < 0 || storage_of(v).lasts || storage_of(v).kind == Storage::kConstant ||
+             storage_of(v).kind == Storage::kImmediate;
+    };
+    const auto inner = [&](int32_t v) { return storage_of(v).kind == Storage::kArena; };
+    return !d.commit && std::all_of(d.in.begin(), d.in.end(), lasts) && std::all_of(d.out.begin(), d.out.end(), inner);
   }
 
   // Outputs ---------------------------------------------------------------------------------------------------------

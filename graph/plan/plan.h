@@ -12,6 +12,7 @@
 namespace pg {
 
 class FusedKernel;
+class KeptShelf;
 class Plan;
 
 // An output of a program that replaces an input: the caller gives up the input's value.
@@ -29,15 +30,17 @@ struct PlanOptions {
   std::vector<int32_t> lendable =
       {};  // outputs for which the caller of a run may have spare memory (graph/exec/exec.h)
   std::vector<Replacement> replacements = {};
-  std::string name = {};  // of the program, for observers
+  std::string name = {};                  // of the program, for observers
+  std::shared_ptr<KeptShelf> shelf = {};  // of the program: where its plans share the results of invariant steps
 };
 
 // A piece of memory that one or more values share.
 struct Storage {
-  enum Kind : uint8_t { kInput, kConstant, kArena, kOutput, kImmediate, kStack };
+  enum Kind : uint8_t { kInput, kConstant, kArena, kOutput, kImmediate, kStack, kKept };
   Kind kind = kArena;
   Device device;
-  int32_t index = -1;  // of Plan's inputs, constants, immediates or fresh; of kStack: of Frame::stacks
+  int32_t index = -1;  // of Plan's inputs, constants, immediates, fresh or kept; of kStack: of Frame::stacks
+  bool lasts = false;  // most runs find the same contents: an input that lasts, or the result of an invariant step
   int32_t arena = 0;   // of kArena: index into Plan::arenas
   int32_t donor = -1;  // of kOutput: the input whose buffer it takes if that is writable
   Bytes bytes = {};
@@ -146,8 +149,9 @@ class Plan {
 
   PlanOptions options;
   std::vector<Step> steps;
-  int32_t commit = 0;  // steps from here on may overwrite inputs; none of them fails after it has written
-  int32_t lend = 0;    // no step from here on can fail, and none before it writes an output with FreshOutput::lendable
+  int32_t invariant = 0;  // steps before this one depend only on inputs that last; see graph/exec/kept.h
+  int32_t commit = 0;     // steps from here on may overwrite inputs; none of them fails after it has written
+  int32_t lend = 0;  // no step from here on can fail, and none before it writes an output with FreshOutput::lendable
   std::vector<Storage> storages;
   std::vector<View> views;  // without pointers
   std::vector<Slot> slots;  // one per view
@@ -166,6 +170,9 @@ class Plan {
   std::vector<PackedInput> packs;
   std::vector<std::unique_ptr<const ControlStep>> controls;
   int32_t stacks = 0;             // number of storages of kind kStack
+  std::vector<int32_t> kept;      // storages of kind kKept: results of invariant steps that other steps read
+  std::vector<int32_t> sources;   // inputs that invariant steps read
+  std::string invariant_steps;    // a text that is equal for equal invariant steps and kept results
   std::vector<Segment> segments;  // steps that a device takes as a program, in order
   std::vector<bool> staged;       // by input, or empty: whether a run may read a copy of it, at an address that stays
   std::unique_ptr<FramePool> frames;

@@ -112,7 +112,7 @@ void find_segments(Plan& plan) {
       Step& step = plan.steps[size_t(end)];
       step.varies = varies(plan, step);
       work += step.work = int32_t(unrolled(step));
-      if (++end == plan.lend) break;  // spare memory is lent between two programs
+      if (++end == plan.lend || end == plan.invariant) break;  // spare memory is lent between two programs
     }
     if (work >= kLeastWork) plan.segments.push_back({begin, end, device});
     begin = std::max(end, begin + 1);

@@ -59,8 +59,9 @@ bool apart(const Plan& plan, const Step& a, const Step& b) {
 void find_simultaneous(Plan& plan) {
   for (size_t first = 0; first < plan.steps.size();) {
     size_t end = first + 1;
+    const size_t last = first < size_t(plan.invariant) ? size_t(plan.invariant) : plan.steps.size();
     if (plan.steps[first].fused && plan.steps[first].fused->batches())
-      while (end < plan.steps.size() && end - first < size_t(kMost) && joins(plan, first, end)) ++end;
+      while (end < last && end - first < size_t(kMost) && joins(plan, first, end)) ++end;
     for (; first < end; ++first) plan.steps[first].at_once = int32_t(end - first);
   }
 }

@@ -19,6 +19,7 @@ class Verifier {
     check_outputs();
     check_arena();
     check_commit();
+    check_invariant();
   }
 
  private:
@@ -53,7 +54,7 @@ class Verifier {
 
   bool made_by_run(int32_t storage) const {
     const Storage::Kind kind = plan_.storages[size_t(storage)].kind;
-    return kind == Storage::kArena || kind == Storage::kOutput || kind == Storage::kStack;
+    return kind == Storage::kArena || kind == Storage::kOutput || kind == Storage::kStack || kind == Storage::kKept;
   }
 
   void walk(size_t index) {
@@ -94,7 +95,8 @@ class Verifier {
       const PlanOutput& o = plan_.outputs[i];
       if (o.storage < 0 || size_t(o.storage) >= plan_.storages.size()) bad("output {} has no storage", i);
       const Storage& s = plan_.storages[size_t(o.storage)];
-      if (s.kind == Storage::kArena || s.kind == Storage::kImmediate || s.kind == Storage::kStack)
+      if (s.kind == Storage::kArena || s.kind == Storage::kImmediate || s.kind == Storage::kStack ||
+          s.kind == Storage::kKept)
         bad("output {} aliases memory of the run", i);
       if (written_[size_t(o.storage)] != o.written) bad("output {} was overwritten", i);
       if (s.kind == Storage::kOutput && plan_.fresh[size_t(s.index)].storage != o.storage)
@@ -122,6 +124,32 @@ class Verifier {
         if (at(order[i]).arena == at(order[k]).arena && a.first <= b.last && b.first <= a.last)
           bad("storages {} and {} overlap while both live", order[i], order[k]);
       }
+  }
+
+  // Invariant steps read what lasts, and only their kept results are read later.
+  void check_invariant() const {
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      const Step& step = plan_.steps[s];
+      const bool invariant = s < size_t(plan_.invariant);
+      for (int32_t i = step.in; i < step.in + step.in_count; ++i) {
+        const int32_t writer = plan_.slots[size_t(i)].written;
+        if (plan_.slots[size_t(i)].storage < 0) continue;
+        const Storage& from = plan_.storages[size_t(plan_.slots[size_t(i)].storage)];
+        const bool early = writer >= 0 && size_t(writer) < views_before_each_run();
+        if (invariant && writer < 0 && from.kind == Storage::kInput && !from.lasts)
+          bad("invariant step {} reads input {}, which may change", s, from.index);
+        if (!invariant && early && from.kind != Storage::kKept)
+          bad("step {} reads storage {} of an invariant step, which is not kept", s, plan_.slots[size_t(i)].storage);
+      }
+      for (int32_t i = step.out; !invariant && i < step.out + step.out_count; ++i)
+        if (const int32_t to = plan_.slots[size_t(i)].storage; plan_.storages[size_t(to)].kind == Storage::kKept)
+          bad("step {} writes storage {}, which is kept", s, to);
+    }
+  }
+  size_t views_before_each_run() const {
+    if (plan_.invariant == 0) return 0;
+    const Step& last = plan_.steps[size_t(plan_.invariant) - 1];
+    return size_t(last.out + last.out_count);
   }
 
   // Only the commit section rewrites inputs. Each input is rewritten at most once and not read afterwards.
@@ -161,6 +189,8 @@ std::string describe(const Plan& plan, int32_t view) {
       return fmt::format("out{}{}", s.index, place);
     case Storage::kArena:
       return fmt::format("[{}]", int64_t(s.offset) + slot.offset);
+    case Storage::kKept:
+      return fmt::format("kept{}{}", s.index, place);
     case Storage::kStack:
       return fmt::format("stack{}", s.index);
     case Storage::kImmediate:
@@ -191,6 +221,7 @@ std::string to_string(const Plan& plan) {
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const Step& step = plan.steps[s];
     if (s == size_t(plan.commit)) text += "commit\n";
+    if (s == size_t(plan.invariant) && s > 0) text += "each run\n";
     for (int32_t i = 0; i < step.out_count; ++i) text += (i ? ", " : "") + describe(plan, step.out + i);
     text += fmt::format(" = {}(", step.control ? step.control->name.c_str() : step.fused ? "fused" : step.op->name);
     for (int32_t i = 0; i < step.in_count; ++i) text += (i ? ", " : "") + describe(plan, step.in + i);

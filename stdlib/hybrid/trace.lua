@@ -2,6 +2,7 @@
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
+local is_param = core.require("param").is
 local logs = core.require("hybrid.access_log")
 local guard = core.require("hybrid.guard")
 local place = core.require("hybrid.place")
@@ -316,7 +317,7 @@ end
 
 -- Names the graph's inputs: parameters by their path, arguments as in an export, other tensors by their place.
 local function name_inputs(cache, w, t, captured)
-  local at, arguments, names = {}, {}, {}
+  local at, arguments, names, parameters = {}, {}, {}, {}
   for _, p in ipairs(w.places) do
     local box = p.kind == "tensor" and p.value
     if box and (p.argument or (p.node and p.node.argument)) then
@@ -330,10 +331,11 @@ local function name_inputs(cache, w, t, captured)
   local own = type(cache.root) == "table" and rawget(cache.root, "_arguments") or {}
   for i, c in ipairs(captured) do
     local position = arguments[c.box]
+    parameters[i] = not position and is_param(c.box)
     if position then names[i] = #own == #arguments and own[position] or #arguments == 1 and "data" or "data" .. position
     else names[i] = c.box.name or at[c.box] and place.name(at[c.box]) or false end
   end
-  t:name_inputs(names)
+  t:name_inputs(names, parameters)
 end
 
 local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)

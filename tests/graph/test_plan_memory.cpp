@@ -227,3 +227,90 @@ TEST_CASE("weights that change in every run are no longer packed") {
   }
   CHECK(packings <= 2);
 }
+
+namespace {
+
+// x + exp(w) tanh(v), where w and v last.
+struct Invariant {
+  Graph graph;
+  explicit Invariant(int64_t rows = 8, const char* op = "exp") {
+    GraphMaker m;
+    const Operand x = m.input({rows, 16}), w = m.input({16}), v = m.input({16});
+    for (const Operand& lasting : {w, v}) m.graph.nodes[size_t(lasting.node)].lasts = true;
+    m.output(m.op("add", {x, m.op("mul", {m.op(op, {w}), m.op("tanh", {v})})}));
+    graph = m.graph;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("invariant steps run until their sources stay, and again after a change") {
+  const Graph graph = Invariant().graph;
+  const auto plan = make_plan(graph);
+  verify(*plan);
+  CHECK(plan->invariant == 3);
+  CHECK(plan->kept.size() == 1);
+  CHECK(plan->sources == std::vector<int32_t>{1, 2});
+  Context ctx;
+  SmallVector<Value, 4> in{range({8, 16}), range({16}, 0.1, 0.1), range({16}, 0.3, 0.1)};
+  const auto check = [&] { CHECK(numbers(pg::run(*plan, ctx, in)[0]) == numbers(run_eagerly(ctx, graph, in)[0])); };
+  check();
+  CHECK(in[1].array().writable());  // one run keeps nothing
+  for (int i = 0; i < 4; ++i) check();
+  CHECK_FALSE(in[1].array().writable());  // nothing can change a source while its results are kept
+  in[1] = range({16}, -0.5, 0.2);
+  for (int i = 0; i < 4; ++i) check();
+  for (int i = 0; i < 40; ++i) {
+    in[size_t(1 + i % 2)] = range({16}, 0.01 * i, 0.1);
+    check();
+  }
+  CHECK(in[1].array().writable());  // keeping did not pay
+  CHECK(make_plan(graph, {.pack = false})->invariant == 0);
+}
+
+TEST_CASE("plans with the same invariant steps share their results") {
+  const auto shelf = std::make_shared<KeptShelf>();
+  PlanOptions options;
+  options.shelf = shelf;
+  const auto first = make_plan(Invariant(8).graph, options), second = make_plan(Invariant(5).graph, options);
+  const auto other = make_plan(Invariant(8, "cosh").graph, options);
+  CHECK(&first->frames->kept_results() == &second->frames->kept_results());
+  CHECK(&first->frames->kept_results() != &other->frames->kept_results());
+  Context ctx;
+  SmallVector<Value, 4> in{range({8, 16}), range({16}, 0.1, 0.1), range({16}, 0.3, 0.1)};
+  for (int i = 0; i < 2; ++i) pg::run(*first, ctx, in);
+  const auto kept = first->frames->kept_results().newest();
+  REQUIRE(kept);
+  in[0] = range({5, 16});
+  CHECK(numbers(pg::run(*second, ctx, in)[0]) == numbers(run_eagerly(ctx, Invariant(5).graph, in)[0]));
+  CHECK(kept->runs == 1);
+}
+
+TEST_CASE("a failed run keeps no results, and threads share them") {
+  const Graph graph = Invariant().graph;
+  const auto plan = make_plan(graph);
+  Context ctx;
+  const Value x = range({8, 16});
+  const Value weights[2] = {range({16}, 0.1, 0.1), range({16}, 0.7, -0.1)};
+  SmallVector<Value, 4> in{x, weights[0], weights[1]};
+  ctx.cancel = true;
+  CHECK_THROWS_AS(pg::run(*plan, ctx, in), Cancelled);
+  std::vector<Numbers> expected;
+  for (const Value& w : weights) {
+    SmallVector<Value, 4> of{x, w, weights[1]};
+    expected.push_back(numbers(run_eagerly(ctx, graph, of)[0]));
+  }
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int k = 0; k < 4; ++k)
+    threads.emplace_back([&, k] {
+      Context own;
+      for (int i = 0; i < 200; ++i) {
+        const size_t which = size_t(i / 25 + (k == 3)) % 2;
+        SmallVector<Value, 4> of{x, weights[which], weights[1]};
+        wrong += numbers(pg::run(*plan, own, of)[0]) != expected[which];
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}

@@ -1,0 +1,150 @@
+-- What depends only on parameters is computed once and kept until a parameter changes. The results are always those of
+-- the current parameters, however these change, and of the function that is not traced.
+local t = require "tests.support"
+local pg = require "perigee"
+local nn = pg.nn
+
+-- How often each kernel ran in a call of f.
+local function kernels_of(f)
+  local counts = {}
+  for _, row in ipairs(pg.profile(f).kernels) do counts[row.name] = row.count end
+  return counts
+end
+
+-- A layer with the weight a b, scaled to rows of norm 1, and a sum of two biases.
+local function layer()
+  local net = nn.block{
+    a = pg.param{shape = {24, 5}}, b = pg.param{shape = {5, 20}}, c = pg.param{shape = {24}, init = "zeros"},
+    d = pg.param{shape = {24}, init = "zeros"}, scale = pg.param{shape = {24, 1}, init = "ones", grad_req = "null"},
+    forward = function(self, x)
+      local w = self.a:matmul(self.b)
+      return x:linear(w / w:norm(2, 2, true) * self.scale, self.c + self.d)
+    end,
+  }
+  return net:initialize("xavier")
+end
+
+local function plain(net, x) return net.forward(net, x) end
+
+t.test("what depends on parameters only runs once", function()
+  if t.mode == "nofuse" or t.mode == "device" or t.mode == "cuda_host" or t.mode == "cuda" then t.skip("kernels have other names there") end
+  local net, x = layer(), pg.rand(6, 20)
+  net:hybridize()
+  for _ = 1, 3 do net(x) end
+  t.equal(kernels_of(function() net(x) end), {linear = 1})
+  net.b:mul_(2)
+  t.equal(kernels_of(function() net(x) end).matmul, 1)
+  for _ = 1, 8 do net(x) end
+  t.equal(kernels_of(function() net(x) end), {linear = 1})
+end)
+
+t.test("batch normalization is folded into any convolution", function()
+  if t.mode == "nofuse" or t.mode == "device" or t.mode == "cuda_host" or t.mode == "cuda" then t.skip("kernels have other names there") end
+  local net = nn.HybridSequential{nn.Conv2D(64, 3, {in_channels = 32, use_bias = false}), nn.BatchNorm(), nn.Activation("relu")}
+  net:initialize()
+  local x = pg.rand(1, 32, 5, 5)
+  for _ = 1, 3 do pg.record(function() return net(x) end) end
+  local expected = net(x)
+  net:hybridize()
+  for _ = 1, 4 do t.check(net(x):allclose(expected, {atol = 1e-5})) end
+  local kernels, names = kernels_of(function() net(x) end), {}
+  for name in pairs(kernels) do names[#names + 1] = name end
+  table.sort(names)
+  t.check(#names == 1 and names[1]:find("conv"), table.concat(names, ", "))
+end)
+
+-- Each way to change a parameter, by name.
+local changes = {
+  in_place = function(net) net.a:mul_(1.5) end,
+  item = function(net) net.c[3] = 7 end,
+  slice = function(net) net.b[{1, {2, 9}}] = 0.25 end,
+  rebind = function(net) net.scale:copy_(pg.rand(24, 1)) end,
+  initialize = function(net) net:initialize("normal", {force = true}) end,
+  step = function(net)
+    local trainer = pg.optim.Trainer(net:collect_params(), "sgd", {learning_rate = 0.1})
+    local loss = pg.record(function() return net(pg.ones(2, 20)):square():mean() end)
+    loss:backward()
+    trainer:step(1)
+  end,
+  load = function(net)
+    local values = {}
+    for name, p in pairs(net:collect_params()) do values[name] = p:detach() * -0.5 + 0.125 end
+    pg.save(t.tmp("changed.safetensors"), values)
+    net:load_parameters(t.tmp("changed.safetensors"))
+  end,
+  same = function() end,
+}
+
+t.test("results are those of the current parameters", function()
+  local seed = tonumber(os.getenv("PERIGEE_TEST_SEED")) or os.time()
+  pg.manual_seed(seed)
+  math.randomseed(seed)
+  local names = {}
+  for name in pairs(changes) do names[#names + 1] = name end
+  table.sort(names)
+  local net = layer()
+  net:hybridize()
+  for round = 1, t.mode == "gcstress" and 10 or 60 do
+    local name = names[math.random(#names)]
+    changes[name](net)
+    for call = 1, math.random(0, 4) do
+      local x = pg.rand(math.random(2) * 3, 20)
+      local got, want = net(x), plain(net, x)
+      t.check(got:allclose(want, {atol = 1e-5, rtol = 1e-4}), ("seed %d, round %d: %s, call %d"):format(seed, round, name, call))
+    end
+  end
+end)
+
+t.test("results have the same bits before and after they are kept", function()
+  local net, x = layer(), pg.rand(6, 20)
+  net:hybridize()
+  local first = net(x):totable()
+  for _ = 1, 6 do t.equal(net(x):totable(), first) end
+  net.a:mul_(1)
+  t.equal(net(x):totable(), first)
+end)
+
+t.test("a failure of what is kept is raised at each call until its parameter is mended", function()
+  local net = nn.block{
+    table = pg.param{shape = {4, 3}}, at = pg.param{shape = {2}, init = "zeros", grad_req = "null"},
+    forward = function(self, x) return x:matmul(self.table:index_select(1, self.at:to("int64")):t()) end,
+  }
+  net:initialize()
+  net.at:copy_(pg.tensor{1, 4})
+  local x = pg.rand(5, 3)
+  net:hybridize()
+  for _ = 1, 3 do t.check(net(x):allclose(plain(net, x))) end
+  net.at[2] = 9
+  for _ = 1, 3 do
+    local ok, e = t.pcall(function()
+      net(x)
+      pg.synchronize()
+    end)
+    t.check(not ok and e:find("9", 1, true), tostring(e))
+  end
+  net.at[2] = 2
+  for _ = 1, 3 do t.check(net(x):allclose(plain(net, x))) end
+end)
+
+t.test("recorded calls give the gradients of all parameters", function()
+  local net, x = layer(), pg.rand(6, 20)
+  local function gradients(f)
+    local loss = pg.record(function() return f(x):square():sum() end)
+    loss:backward()
+    return {net.a.grad:totable(), net.b.grad:totable(), net.c.grad:totable()}
+  end
+  local want = gradients(function(y) return plain(net, y) end)
+  net:hybridize()
+  for _ = 1, 4 do net(x) end
+  local got = gradients(net)
+  for i = 1, 3 do t.close(pg.tensor(got[i]), pg.tensor(want[i]), {atol = 1e-5, rtol = 1e-4}) end
+end)
+
+t.test("an exported model keeps what depends on its parameters", function()
+  local net, x = layer(), pg.rand(6, 20)
+  net:hybridize()
+  local want = net(x)
+  local json, tensors = net:export(t.tmp("model"))
+  local model = nn.SymbolBlock.imports(json, nil, tensors)
+  for _ = 1, 4 do t.close(model(x), want, {atol = 1e-6}) end
+end)
