@@ -1,6 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/norm/softmax_simd.cpp"
 #include <hwy/foreach_target.h>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "tensor/cpu/simd_math-inl.h"
@@ -97,6 +98,13 @@ HWY_INLINE void scale_row(const float* x, float* y, float factor, float term, in
   if (i < n) store_part(d, hn::MulAdd(load_part(d, x + i, n - i), f, t), y + i, n - i);
 }
 
+// The same past the caches. n is a multiple of the lanes, and y is aligned to them.
+HWY_INLINE void stream_row(const float* x, float* y, float factor, int64_t n) {
+  const D d;
+  const V f = hn::Set(d, factor);
+  for (int64_t i = 0; i < n; i += hn::Lanes(d)) hn::Stream(hn::Mul(hn::LoadU(d, x + i), f), d, y + i);
+}
+
 // Long rows are processed in blocks with polls between them, so that they can be interrupted.
 constexpr int64_t kBlock = 1 << 20;
 
@@ -117,6 +125,19 @@ HWY_INLINE float long_exp_sum(const float* x, float* y, float top, int64_t n) {
     sum += double(exp_sum(x + begin, y ? y + begin : nullptr, top, end - begin));
   });
   return float(sum);
+}
+
+// Softmax of short rows whose results are more than the caches hold.
+void stream_rows(const float* x, float* y, int64_t count, int64_t n) {
+  HWY_ALIGN float terms[kStreamedRow];
+  for (int64_t r = 0; r < count; ++r, x += n, y += n) {
+    const float top = row_max(x, n);
+    const bool finite = std::fabs(top) < kInfinity;
+    const float sum = finite ? exp_sum(x, terms, top, n) : std::numeric_limits<float>::quiet_NaN();
+    if (!finite) std::fill(terms, terms + n, sum);
+    stream_row(terms, y, 1.0f / sum, n);
+  }
+  hwy::FlushStream();
 }
 
 void rows(bool log, const float* x, float* y, int64_t count, int64_t n) {
@@ -290,7 +311,7 @@ void columns_backward(bool log, const float* y, const float* dy, float* dx, int6
 }
 
 SoftmaxLoops find_loops() {
-  return {rows, rows_backward, log_sum_exp, scaled_exp, columns, columns_log_sum_exp, columns_backward};
+  return {rows, stream_rows, rows_backward, log_sum_exp, scaled_exp, columns, columns_log_sum_exp, columns_backward};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -7,6 +7,9 @@ namespace pg::cpu {
 struct SoftmaxLoops {
   // `count` rows of n contiguous elements.
   void (*rows)(bool log, const float* x, float* y, int64_t count, int64_t n);
+  // Softmax of such rows with stores past the caches. n <= kStreamedRow is a multiple of 16, and y is aligned to 64
+  // bytes.
+  void (*stream_rows)(const float* x, float* y, int64_t count, int64_t n);
   void (*rows_backward)(bool log, const float* y, const float* dy, float* dx, int64_t count, int64_t n);
   // logsumexp of each row.
   void (*log_sum_exp)(const float* x, float* out, int64_t count, int64_t n);
@@ -20,7 +23,7 @@ struct SoftmaxLoops {
                            int64_t width);
 };
 
-inline constexpr int64_t kSoftmaxTile = 1024;
+inline constexpr int64_t kSoftmaxTile = 1024, kStreamedRow = 8192;
 
 SoftmaxLoops softmax_loops();
 
