@@ -78,3 +78,24 @@ t.test("errors of wrong shapes and groups name them", function()
   t.error_contains(function() return x:layer_norm({4}, pg.zeros({4}, {dtype = "float64"})) end, "layer_norm: bad argument 'weight'")
   t.error_contains(function() return pg.zeros(2, 3):instance_norm() end, "instance_norm: bad argument 'x'")
 end)
+
+t.test("rows of large arrays have the bits of rows by themselves", function()
+  local rows = 4099
+  local x = pg.randn(rows, 1024)
+  x[{3, 5}], x[{4, 7}], x[5] = 0 / 0, 1 / 0, -1 / 0
+  local w, b = pg.rand(1024), pg.rand(1024)
+  local forms = {
+    softmax = function(v) return v:softmax(-1) end,
+    layer_norm = function(v) return v:layer_norm({1024}, w, b) end,
+    weight = function(v) return v:layer_norm({1024}, w) end,
+    bias = function(v) return v:layer_norm({1024}, nil, b) end,
+    rms_norm = function(v) return v:rms_norm({1024}) end,
+  }
+  for name, f in pairs(forms) do
+    local all = f(x)
+    for _, first in ipairs{1, rows - 9} do
+      local range = {first, first + 9}
+      t.equal(all[{range}]:to_bytes(), f(x[{range}]:contiguous()):to_bytes(), name)
+    end
+  end
+end)

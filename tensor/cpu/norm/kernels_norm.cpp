@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tensor/cpu/norm/norm_simd.h"
+#include "tensor/cpu/norm/stream.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/half.h"
 #include "tensor/op.h"
@@ -13,6 +14,7 @@ namespace {
 
 using cpu::norm_loops;
 using cpu::NormLoops;
+using cpu::writes_past_caches;
 
 constexpr int64_t kGrain = 16 << 10;  // elements that make a thread worthwhile
 
@@ -48,8 +50,10 @@ void row_norm(const KernelArgs& a) {
     std::fill(mean, mean + a.out[1].numel(), T(NAN));
     std::fill(rstd, rstd + a.out[2].numel(), T(NAN));
   }
+  const int64_t length = row_length(a);
+  const auto run_row = writes_past_caches(y, length, a.in[0].numel()) ? loops.stream_row : loops.row;
   over_rows(a, [&](int64_t r, int64_t n) {
-    loops.row(x + r * n, y + r * n, n, centered, eps, weight, bias, mean + r, rstd + r);
+    run_row(x + r * n, y + r * n, n, centered, eps, weight, bias, mean + r, rstd + r);
   });
 }
 

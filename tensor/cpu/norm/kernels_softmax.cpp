@@ -4,6 +4,7 @@
 
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/norm/softmax_simd.h"
+#include "tensor/cpu/norm/stream.h"
 #include "tensor/cpu/half.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
@@ -74,13 +75,6 @@ void softmax_backward_line(bool log, const double* y, const double* dy, double* 
   }
 }
 
-// Whether results are better written past the caches, which they would fill.
-bool streams(const Lines& lines, const float* y) {
-  constexpr int64_t kLarge = 1 << 22;
-  return lines.inner == 1 && lines.outer * lines.n >= kLarge && lines.n <= kStreamedRow && lines.n % 16 == 0 &&
-         reinterpret_cast<uintptr_t>(y) % 64 == 0;
-}
-
 template <bool kLog>
 void softmax_of(const KernelArgs& a) {
   const View& in = a.in[0];
@@ -94,7 +88,7 @@ void softmax_of(const KernelArgs& a) {
   const float* x = in.as<const float>();
   float* y = a.out[0].as<float>();
   const SoftmaxLoops loops = softmax_loops();
-  if (!kLog && streams(lines, y))
+  if (!kLog && lines.inner == 1 && lines.n <= kStreamedRow && writes_past_caches(y, lines.n, in.numel()))
     return over_lines(
         lines, [&](int64_t r, int64_t count) { loops.stream_rows(x + r * lines.n, y + r * lines.n, count, lines.n); },
         [](int64_t, int64_t) {});

@@ -1,6 +1,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/norm/norm_simd.cpp"
 #include <hwy/foreach_target.h>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "tensor/cpu/norm/norm_simd.h"
@@ -66,6 +67,17 @@ HWY_INLINE void fill_row(T* y, int64_t n, const Term& term, const Next*... next)
   for (; i < n; ++i) hn::StoreU(term(one, i), one, y + i);
 }
 
+// The same past the caches, for a whole number of vectors and aligned y.
+template <class T, class Term>
+HWY_INLINE void stream_into(T* y, int64_t n, const Term& term, const T* next) {
+  const Tag<T> d;
+  for (int64_t i = 0; i < n; i += hn::Lanes(d)) {
+    __builtin_prefetch(next + i);
+    hn::Stream(term(d, i), d, y + i);
+  }
+  hwy::FlushStream();
+}
+
 template <class T>
 double sum(const T* x, int64_t n) {
   return accumulate_blocks<T>(n, [&](auto d, int64_t i) HWY_ATTR { return hn::LoadU(d, x + i); });
@@ -85,7 +97,7 @@ double deviation(const T* x, int64_t n, T mean) {
   });
 }
 
-template <class T>
+template <class T, bool kStreams>
 void row(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight, const T* bias, T* mean, T* rstd) {
   const T m = centered ? T(sum(x, n) / double(n)) : T(0);
   const T r = T(1.0 / std::sqrt(deviation(x, n, m) / double(n) + eps));
@@ -93,7 +105,12 @@ void row(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight
   *rstd = r;
   const auto hat = [&](auto d, int64_t i)
                        HWY_ATTR { return hn::Mul(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, m)), hn::Set(d, r)); };
-  const auto fill = [&](const auto& term) HWY_ATTR { fill_row(y, n, term, x + n); };
+  const auto fill = [&](const auto& term) HWY_ATTR {
+    if constexpr (kStreams)
+      stream_into(y, n, term, x + n);
+    else
+      fill_row(y, n, term, x + n);
+  };
   if (weight && bias)
     fill([&](auto d, int64_t i)
              HWY_ATTR { return hn::MulAdd(hat(d, i), hn::LoadU(d, weight + i), hn::LoadU(d, bias + i)); });
@@ -232,8 +249,9 @@ void blend_row(const T* x, const T* dy, T* dx, int64_t n, const T* a, const T* b
 
 template <class T>
 NormLoops<T> loops() {
-  return {row<T>,   row_dx<T>,  row_dw<T>,     sum<T>,           offset<T>,       deviation<T>,  products<T>, affine<T>,
-          blend<T>, sum_row<T>, offset_row<T>, deviation_row<T>, products_row<T>, affine_row<T>, blend_row<T>};
+  return {row<T, false>,    row<T, true>,    row_dx<T>,     row_dw<T>,   sum<T>,     offset<T>,
+          deviation<T>,     products<T>,     affine<T>,     blend<T>,    sum_row<T>, offset_row<T>,
+          deviation_row<T>, products_row<T>, affine_row<T>, blend_row<T>};
 }
 NormLoops<float> float_loops() { return loops<float>(); }
 NormLoops<double> double_loops() { return loops<double>(); }

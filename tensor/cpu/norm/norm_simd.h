@@ -8,8 +8,10 @@ namespace pg::cpu {
 template <class T>
 struct NormLoops {
   // One row of n elements: its mean (0 unless `centered`), rstd = 1 / sqrt(var + eps), and y = (x - mean) rstd weight +
-  // bias.
-  void (*row)(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight, const T* bias, T* mean, T* rstd);
+  // bias. stream_row writes y past the caches, see writes_past_caches.
+  using Row = void (*)(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight, const T* bias, T* mean,
+                       T* rstd);
+  Row row, stream_row;
   // dx of such a row.
   void (*row_dx)(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T rstd, const T* weight);
   // dw += dy (x - mean) rstd and db += dy over a row.

@@ -7,8 +7,7 @@ namespace pg::cpu {
 struct SoftmaxLoops {
   // `count` rows of n contiguous elements.
   void (*rows)(bool log, const float* x, float* y, int64_t count, int64_t n);
-  // Softmax of such rows with stores past the caches. n <= kStreamedRow is a multiple of 16, and y is aligned to 64
-  // bytes.
+  // Softmax of such rows with stores past the caches, see writes_past_caches. n <= kStreamedRow.
   void (*stream_rows)(const float* x, float* y, int64_t count, int64_t n);
   void (*rows_backward)(bool log, const float* y, const float* dy, float* dx, int64_t count, int64_t n);
   // logsumexp of each row.
