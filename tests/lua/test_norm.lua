@@ -86,16 +86,23 @@ t.test("rows of large arrays have the bits of rows by themselves", function()
   local w, b = pg.rand(1024), pg.rand(1024)
   local forms = {
     softmax = function(v) return v:softmax(-1) end,
+    log_softmax = function(v) return v:log_softmax(-1) end,
     layer_norm = function(v) return v:layer_norm({1024}, w, b) end,
     weight = function(v) return v:layer_norm({1024}, w) end,
     bias = function(v) return v:layer_norm({1024}, nil, b) end,
     rms_norm = function(v) return v:rms_norm({1024}) end,
   }
+  local function slope(f, v)
+    v = v:detach():attach_grad()
+    pg.record(function() return (f(v) * 0.25):sum() end):backward()
+    return v.grad
+  end
   for name, f in pairs(forms) do
     local all = f(x)
     for _, first in ipairs{1, rows - 9} do
       local range = {first, first + 9}
       t.equal(all[{range}]:to_bytes(), f(x[{range}]:contiguous()):to_bytes(), name)
+      t.equal(slope(f, x)[{range}]:to_bytes(), slope(f, x[{range}]:contiguous()):to_bytes(), name)
     end
   end
 end)

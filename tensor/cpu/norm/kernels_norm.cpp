@@ -50,8 +50,7 @@ void row_norm(const KernelArgs& a) {
     std::fill(mean, mean + a.out[1].numel(), T(NAN));
     std::fill(rstd, rstd + a.out[2].numel(), T(NAN));
   }
-  const int64_t length = row_length(a);
-  const auto run_row = writes_past_caches(y, length, a.in[0].numel()) ? loops.stream_row : loops.row;
+  const auto run_row = writes_past_caches(y, row_length(a), a.in[0].numel()) ? loops.stream_row : loops.row;
   over_rows(a, [&](int64_t r, int64_t n) {
     run_row(x + r * n, y + r * n, n, centered, eps, weight, bias, mean + r, rstd + r);
   });
@@ -64,8 +63,9 @@ void row_norm_dx(const KernelArgs& a) {
   T* dx = a.out[0].as<T>();
   const bool centered = a.attr<bool>("centered");
   const NormLoops<T> loops = norm_loops<T>();
+  const auto run_row = writes_past_caches(dx, row_length(a), a.in[0].numel()) ? loops.stream_row_dx : loops.row_dx;
   over_rows(a, [&](int64_t r, int64_t n) {
-    loops.row_dx(x + r * n, dy + r * n, dx + r * n, n, centered, centered ? mean[r] : T(0), rstd[r], weight);
+    run_row(x + r * n, dy + r * n, dx + r * n, n, centered, centered ? mean[r] : T(0), rstd[r], weight);
   });
 }
 

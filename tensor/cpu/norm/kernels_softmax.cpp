@@ -75,6 +75,10 @@ void softmax_backward_line(bool log, const double* y, const double* dy, double* 
   }
 }
 
+bool streams(const float* y, const Lines& lines) {
+  return lines.inner == 1 && lines.n <= kStreamedRow && writes_past_caches(y, lines.n, lines.outer * lines.n);
+}
+
 template <bool kLog>
 void softmax_of(const KernelArgs& a) {
   const View& in = a.in[0];
@@ -88,12 +92,9 @@ void softmax_of(const KernelArgs& a) {
   const float* x = in.as<const float>();
   float* y = a.out[0].as<float>();
   const SoftmaxLoops loops = softmax_loops();
-  if (!kLog && lines.inner == 1 && lines.n <= kStreamedRow && writes_past_caches(y, lines.n, in.numel()))
-    return over_lines(
-        lines, [&](int64_t r, int64_t count) { loops.stream_rows(x + r * lines.n, y + r * lines.n, count, lines.n); },
-        [](int64_t, int64_t) {});
+  const auto run = streams(y, lines) ? loops.stream_rows : loops.rows;
   over_lines(
-      lines, [&](int64_t r, int64_t count) { loops.rows(kLog, x + r * lines.n, y + r * lines.n, count, lines.n); },
+      lines, [&](int64_t r, int64_t count) { run(kLog, x + r * lines.n, y + r * lines.n, count, lines.n); },
       [&](int64_t at, int64_t width) { loops.columns(kLog, x + at, y + at, lines.n, lines.inner, width); });
 }
 
@@ -111,11 +112,12 @@ void softmax_backward_of(const KernelArgs& a) {
   const float *y = in.as<const float>(), *dy = a.in[1].as<const float>();
   float* dx = a.out[0].as<float>();
   const SoftmaxLoops loops = softmax_loops();
+  const auto run = streams(dx, lines) ? loops.stream_rows_backward : loops.rows_backward;
   over_lines(
       lines,
       [&](int64_t r, int64_t count) {
         const int64_t at = r * lines.n;
-        loops.rows_backward(kLog, y + at, dy + at, dx + at, count, lines.n);
+        run(kLog, y + at, dy + at, dx + at, count, lines.n);
       },
       [&](int64_t at, int64_t width) {
         loops.columns_backward(kLog, y + at, dy + at, dx + at, lines.n, lines.inner, width);

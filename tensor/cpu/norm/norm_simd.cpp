@@ -68,14 +68,22 @@ HWY_INLINE void fill_row(T* y, int64_t n, const Term& term, const Next*... next)
 }
 
 // The same past the caches, for a whole number of vectors and aligned y.
-template <class T, class Term>
-HWY_INLINE void stream_into(T* y, int64_t n, const Term& term, const T* next) {
+template <class T, class Term, class... Next>
+HWY_INLINE void stream_into(T* y, int64_t n, const Term& term, const Next*... next) {
   const Tag<T> d;
   for (int64_t i = 0; i < n; i += hn::Lanes(d)) {
-    __builtin_prefetch(next + i);
+    (__builtin_prefetch(next + i), ...);
     hn::Stream(term(d, i), d, y + i);
   }
   hwy::FlushStream();
+}
+
+template <bool kStreams, class T, class Term, class... Next>
+HWY_INLINE void write_row(T* y, int64_t n, const Term& term, const Next*... next) {
+  if constexpr (kStreams)
+    stream_into(y, n, term, next...);
+  else
+    fill_row(y, n, term, next...);
 }
 
 template <class T>
@@ -105,12 +113,7 @@ void row(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight
   *rstd = r;
   const auto hat = [&](auto d, int64_t i)
                        HWY_ATTR { return hn::Mul(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, m)), hn::Set(d, r)); };
-  const auto fill = [&](const auto& term) HWY_ATTR {
-    if constexpr (kStreams)
-      stream_into(y, n, term, x + n);
-    else
-      fill_row(y, n, term, x + n);
-  };
+  const auto fill = [&](const auto& term) HWY_ATTR { write_row<kStreams>(y, n, term, x + n); };
   if (weight && bias)
     fill([&](auto d, int64_t i)
              HWY_ATTR { return hn::MulAdd(hat(d, i), hn::LoadU(d, weight + i), hn::LoadU(d, bias + i)); });
@@ -137,7 +140,7 @@ HWY_INLINE void row_sums(const T* x, const T* dy, int64_t n, T mean, const T* we
       n, [&](auto d, int64_t i) HWY_ATTR { return hn::Mul(g(d, i), hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean))); }));
 }
 
-template <class T>
+template <class T, bool kStreams>
 void row_dx(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T rstd, const T* weight) {
   T total, dot;
   if (weight)
@@ -149,7 +152,7 @@ void row_dx(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T 
   const auto rest = [&](auto d, int64_t i) HWY_ATTR {
     return hn::MulAdd(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean)), hn::Set(d, slope), hn::Set(d, term));
   };
-  const auto fill = [&](const auto& term) HWY_ATTR { fill_row(dx, n, term, x + n, dy + n); };
+  const auto fill = [&](const auto& term) HWY_ATTR { write_row<kStreams>(dx, n, term, x + n, dy + n); };
   if (weight)
     fill([&](auto d, int64_t i) HWY_ATTR {
       const auto g = hn::Mul(hn::LoadU(d, dy + i), hn::LoadU(d, weight + i));
@@ -249,9 +252,9 @@ void blend_row(const T* x, const T* dy, T* dx, int64_t n, const T* a, const T* b
 
 template <class T>
 NormLoops<T> loops() {
-  return {row<T, false>,    row<T, true>,    row_dx<T>,     row_dw<T>,   sum<T>,     offset<T>,
-          deviation<T>,     products<T>,     affine<T>,     blend<T>,    sum_row<T>, offset_row<T>,
-          deviation_row<T>, products_row<T>, affine_row<T>, blend_row<T>};
+  return {row<T, false>, row<T, true>,     row_dx<T, false>, row_dx<T, true>, row_dw<T>,   sum<T>,
+          offset<T>,     deviation<T>,     products<T>,      affine<T>,       blend<T>,    sum_row<T>,
+          offset_row<T>, deviation_row<T>, products_row<T>,  affine_row<T>,   blend_row<T>};
 }
 NormLoops<float> float_loops() { return loops<float>(); }
 NormLoops<double> double_loops() { return loops<double>(); }

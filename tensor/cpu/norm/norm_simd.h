@@ -14,6 +14,7 @@ struct NormLoops {
   Row row, stream_row;
   // dx of such a row.
   void (*row_dx)(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T rstd, const T* weight);
+  decltype(row_dx) stream_row_dx;
   // dw += dy (x - mean) rstd and db += dy over a row.
   void (*row_dw)(const T* x, const T* dy, T* dw, T* db, int64_t n, T mean, T rstd);
 

@@ -98,11 +98,11 @@ HWY_INLINE void scale_row(const float* x, float* y, float factor, float term, in
   if (i < n) store_part(d, hn::MulAdd(load_part(d, x + i, n - i), f, t), y + i, n - i);
 }
 
-// The same past the caches. n is a multiple of the lanes, and y is aligned to them.
-HWY_INLINE void stream_row(const float* x, float* y, float factor, int64_t n) {
+// Writes f(i) of a row past the caches. n is a multiple of the lanes, and y is aligned to them.
+template <class F>
+HWY_INLINE void stream_row(float* y, int64_t n, const F& f) {
   const D d;
-  const V f = hn::Set(d, factor);
-  for (int64_t i = 0; i < n; i += hn::Lanes(d)) hn::Stream(hn::Mul(hn::LoadU(d, x + i), f), d, y + i);
+  for (int64_t i = 0; i < n; i += hn::Lanes(d)) hn::Stream(f(i), d, y + i);
 }
 
 // Long rows are processed in blocks with polls between them, so that they can be interrupted.
@@ -127,15 +127,21 @@ HWY_INLINE float long_exp_sum(const float* x, float* y, float top, int64_t n) {
   return float(sum);
 }
 
-// Softmax of short rows whose results are more than the caches hold.
-void stream_rows(const float* x, float* y, int64_t count, int64_t n) {
+// The same for short rows, past the caches.
+void stream_rows(bool log, const float* x, float* y, int64_t count, int64_t n) {
+  const D d;
   HWY_ALIGN float terms[kStreamedRow];
   for (int64_t r = 0; r < count; ++r, x += n, y += n) {
     const float top = row_max(x, n);
     const bool finite = std::fabs(top) < kInfinity;
-    const float sum = finite ? exp_sum(x, terms, top, n) : std::numeric_limits<float>::quiet_NaN();
-    if (!finite) std::fill(terms, terms + n, sum);
-    stream_row(terms, y, 1.0f / sum, n);
+    const float sum = finite ? exp_sum(x, log ? nullptr : terms, top, n) : 0;
+    const V m = hn::Set(d, top), l = hn::Set(d, std::log(sum)), f = hn::Set(d, 1.0f / sum);
+    if (!finite)
+      stream_row(y, n, [&](int64_t) HWY_ATTR { return hn::Set(d, std::numeric_limits<float>::quiet_NaN()); });
+    else if (log)
+      stream_row(y, n, [&](int64_t i) HWY_ATTR { return hn::Sub(hn::Sub(hn::LoadU(d, x + i), m), l); });
+    else
+      stream_row(y, n, [&](int64_t i) HWY_ATTR { return hn::Mul(hn::LoadU(d, terms + i), f); });
   }
   hwy::FlushStream();
 }
@@ -202,6 +208,17 @@ HWY_INLINE float backward_sum(bool log, const float* y, const float* dy, int64_t
 
 HWY_INLINE V backward_value(D d, bool log, V y, V dy, V sum) {
   return log ? hn::NegMulAdd(vexp(d, y), sum, dy) : hn::Mul(y, hn::Sub(dy, sum));
+}
+
+void stream_rows_backward(bool log, const float* y, const float* dy, float* dx, int64_t count, int64_t n) {
+  const D d;
+  for (int64_t r = 0; r < count; ++r, y += n, dy += n, dx += n) {
+    const V sum = hn::Set(d, backward_sum(log, y, dy, n));
+    stream_row(dx, n, [&](int64_t i) HWY_ATTR {
+      return backward_value(d, log, hn::LoadU(d, y + i), hn::LoadU(d, dy + i), sum);
+    });
+  }
+  hwy::FlushStream();
 }
 
 void rows_backward(bool log, const float* y, const float* dy, float* dx, int64_t count, int64_t n) {
@@ -311,7 +328,8 @@ void columns_backward(bool log, const float* y, const float* dy, float* dx, int6
 }
 
 SoftmaxLoops find_loops() {
-  return {rows, stream_rows, rows_backward, log_sum_exp, scaled_exp, columns, columns_log_sum_exp, columns_backward};
+  return {rows,       stream_rows, rows_backward,       stream_rows_backward, log_sum_exp,
+          scaled_exp, columns,     columns_log_sum_exp, columns_backward};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -7,9 +7,10 @@ namespace pg::cpu {
 struct SoftmaxLoops {
   // `count` rows of n contiguous elements.
   void (*rows)(bool log, const float* x, float* y, int64_t count, int64_t n);
-  // Softmax of such rows with stores past the caches, see writes_past_caches. n <= kStreamedRow.
-  void (*stream_rows)(const float* x, float* y, int64_t count, int64_t n);
+  // The same past the caches, see writes_past_caches. n <= kStreamedRow.
+  decltype(rows) stream_rows;
   void (*rows_backward)(bool log, const float* y, const float* dy, float* dx, int64_t count, int64_t n);
+  decltype(rows_backward) stream_rows_backward;
   // logsumexp of each row.
   void (*log_sum_exp)(const float* x, float* out, int64_t count, int64_t n);
   // dx = scale (a exp(x - lse) - b) along a row: the part of the cross entropy gradient that does not depend on the
