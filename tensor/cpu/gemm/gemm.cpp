@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bitset>
 #include <type_traits>
 
 #include "tensor/cpu/gemm/gemm_simd.h"
@@ -241,15 +242,30 @@ bool multiply_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t
   return ok;
 }
 
+// Returns whether a thread reads a matrix from its end this time. A thread that reads one again and again, as a
+// recurrent network does, reads it up and down in turns, and so begins with what its cache still has.
+bool reads_downwards(const float* w) {
+  static thread_local std::bitset<64> last;
+  const size_t slot = reinterpret_cast<uintptr_t>(w) / 64 % 64;
+  last.flip(slot);
+  return last[slot];
+}
+
 // Each thread gets a share of the rows of w.
 void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w, const float* bias, bool relu,
                  float* y) {
+  constexpr int64_t kBlock = 4;  // units that are read upwards in any case
   const int64_t units = (n + 15) / 16;
   const int64_t grain = std::max<int64_t>(1, kGemvWeightsPerTask / std::max<int64_t>(1, 16 * k));
   const auto part = [&](int64_t begin, int64_t end) {
-    const int64_t first = begin * 16, count = std::min(n, end * 16) - first;
-    const GemvEpilogue e{bias ? bias + first : nullptr, relu};
-    gemv_nt_f32(m, count, k, x, k, w + first * k, k, y + first, n, 1, e);
+    const bool downwards = reads_downwards(w + begin * 16 * k);
+    const int64_t blocks = (end - begin + kBlock - 1) / kBlock;
+    for (int64_t i = 0; i < blocks; ++i) {
+      const int64_t unit = begin + (downwards ? blocks - 1 - i : i) * kBlock;
+      const int64_t first = unit * 16, count = std::min(n, std::min(end, unit + kBlock) * 16) - first;
+      const GemvEpilogue e{bias ? bias + first : nullptr, relu};
+      gemv_nt_f32(m, count, k, x, k, w + first * k, k, y + first, n, 1, e);
+    }
   };
   if (n * k <= 2 * kGemvWeightsPerTask)
     part(0, units);
