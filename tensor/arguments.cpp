@@ -36,6 +36,26 @@ Slice::Slice(const KernelArgs& a, const View& whole) {
   }
 }
 
+Dims roll_shifts(const KernelArgs& a, const Dims& shape) {
+  const Ints &shifts = a.attr<Ints>("shifts"), &dims = a.attr<Ints>("dims");
+  Dims out(shape.size(), 0);
+  for (size_t i = 0; i < dims.size() && !shape.empty(); ++i) {
+    const int d = dim_index(a.op.name, "dims", dims[i], shape.size());
+    if (shape[d] > 0) out[d] = (out[d] + shifts[i] % shape[d] + shape[d]) % shape[d];
+  }
+  return out;
+}
+
+PadRange::PadRange(const KernelArgs& a, int d, int rank, int64_t size) : end(size) {
+  const Ints& pad = a.attr<Ints>("pad");
+  const size_t i = size_t(rank - 1 - d) * 2;
+  if (i >= pad.size()) return;
+  before = pad[i];
+  if (a.attr<std::string>("mode") != "circular") return;
+  first = std::max<int64_t>(0, -before);
+  end = size + std::min<int64_t>(0, pad[i + 1]);
+}
+
 const InputDef& definition_of(const KernelArgs& a, size_t input) {
   return a.op.inputs[size_t(input_definition(a.op, a.in.size(), input))];
 }

@@ -21,6 +21,18 @@ struct Slice {
   int64_t offset = 0;
 };
 
+// How far the attributes shifts and dims of roll move each dim of a tensor, from 0 to its size - 1. The shifts of a dim
+// that occurs several times add up.
+Dims roll_shifts(const KernelArgs& a, const Dims& shape);
+
+// Where the elements of dim d of a padded tensor come from, for a source dim of `size`. Element o is element o - before
+// of the source if that is from first to end - 1; else the mode decides, by its rule for a source of these elements.
+// Negative widths cut elements away first in mode circular. The other modes read all of the source.
+struct PadRange {
+  PadRange(const KernelArgs& a, int d, int rank, int64_t size);
+  int64_t before = 0, first = 0, end;
+};
+
 // The definition of an input, and " of tensor 2" for the second tensor of a list.
 const InputDef& definition_of(const KernelArgs& a, size_t input);
 std::string place_in_list(const KernelArgs& a, size_t input);

@@ -1,6 +1,7 @@
 // pad and roll by hand-written kernels (kernels/pad.cuh).
 #include <algorithm>
 
+#include "tensor/arguments.h"
 #include "tensor/cuda/converted.h"
 #include "tensor/cuda/kernels/pad_arguments.cuh"
 #include "tensor/cuda/layout.h"
@@ -23,18 +24,15 @@ void add_dim(PadArgs& a, const PadDim& dim) {
     a.dims[a.rank++] = dim;
 }
 
-// The attribute `pad` as widths before the first element of each dim.
-Dims widths_before(const KernelArgs& a, int rank) {
-  const Ints& pad = a.attr<Ints>("pad");
-  Dims before(rank, 0);
-  for (int d = 0; d < rank; ++d)
-    if (const size_t i = size_t(rank - 1 - d) * 2; i < pad.size()) before[d] = pad[i];
-  return before;
-}
-
-PadArgs pad_args(const View& source, const Dims& padded, const Dims& before) {
+// The dims of a padded array, and the offset of the first element of the source that it copies.
+PadArgs pad_args(const KernelArgs& a, const View& source, const Dims& padded, int64_t* offset) {
   PadArgs args = {};
-  for (int d = 0; d < source.rank(); ++d) add_dim(args, {padded[d], source.size(d), before[d], (*source.strides)[d]});
+  for (int d = 0; d < source.rank(); ++d) {
+    const PadRange range(a, d, source.rank(), source.size(d));
+    const int64_t stride = (*source.strides)[d];
+    *offset += range.first * stride;
+    add_dim(args, {padded[d], range.end - range.first, range.before + range.first, stride});
+  }
   args.count = numel(padded);
   return args;
 }
@@ -46,22 +44,24 @@ void run(Stream& stream, const char* kernel, DType t, const std::string& mode, c
 void pad(const KernelArgs& a) {
   const View &in = a.in[0], &out = a.out[0];
   if (out.numel() == 0) return;
-  PadArgs args = pad_args(in, out.shape(), widths_before(a, in.rank()));
-  args.from = in.data;
+  int64_t offset = 0;
+  PadArgs args = pad_args(a, in, out.shape(), &offset);
+  args.from = in.as<char>() + offset * size_of(in.dtype());
   args.to = out.data;
   args.value = a.attr<double>("value");
   run(stream_at(a.stream), "pad", out.dtype(), a.attr<std::string>("mode"), args);
 }
 
 // The gradient of padding with a constant: the part of dy that is not padding.
-void cut(Stream& stream, const View& dy, const View& out, const Dims& before) {
+void cut(const KernelArgs& a, Stream& stream, const View& dy, const View& out) {
   Dims part;
   int64_t from = 0, to = 0;
   for (int d = 0; d < out.rank(); ++d) {
-    const int64_t first = std::max<int64_t>(-before[d], 0), end = std::min(out.size(d), dy.size(d) - before[d]);
+    const int64_t before = PadRange(a, d, out.rank(), out.size(d)).before;
+    const int64_t first = std::max<int64_t>(-before, 0), end = std::min(out.size(d), dy.size(d) - before);
     part.push_back(std::max<int64_t>(end - first, 0));
     to += first * (*out.strides)[d];
-    from += (first + before[d]) * (*dy.strides)[d];
+    from += (first + before) * (*dy.strides)[d];
   }
   if (!(part == out.shape())) fill_view(stream, out, 0);
   if (numel(part))
@@ -72,13 +72,13 @@ void pad_backward(const KernelArgs& a) {
   const View &dy = a.in[0], &out = a.out[0];
   if (out.numel() == 0) return;
   Stream& stream = stream_at(a.stream);
-  const Dims before = widths_before(a, out.rank());
   const std::string& mode = a.attr<std::string>("mode");
-  if (mode == "constant") return cut(stream, dy, out, before);
+  if (mode == "constant") return cut(a, stream, dy, out);
   AtomicSums sums(stream, out);
-  PadArgs args = pad_args(out, dy.shape(), before);
+  int64_t offset = 0;
+  PadArgs args = pad_args(a, out, dy.shape(), &offset);
   args.from = dy.data;
-  args.to = sums.data();
+  args.to = static_cast<double*>(sums.data()) + offset;
   if (args.count) run(stream, "pad_backward", dy.dtype(), mode, args);
   sums.finish();
 }
@@ -87,18 +87,16 @@ void pad_backward(const KernelArgs& a) {
 void roll(const KernelArgs& a) {
   const View &in = a.in[0], &out = a.out[0];
   if (out.numel() == 0) return;
-  const Ints& shifts = a.attr<Ints>("shifts");
-  const auto wrapped = [](int64_t shift, int64_t n) { return (shift % n + n) % n; };
-  Dims shape = in.shape(), before(in.rank(), 0);
-  if (in.rank() && !a.attr<Ints>("dims").empty()) {
-    const Dims dims = a.dims("dims", in.rank());
-    for (int i = 0; i < dims.size(); ++i) before[int(dims[i])] = wrapped(shifts[size_t(i)], in.size(int(dims[i])));
-  } else {
-    shape = {in.numel()};
-    before = {shifts.empty() ? 0 : wrapped(shifts[0], in.numel())};
+  Dims shape = in.shape(), before = roll_shifts(a, shape);
+  if (a.attr<Ints>("dims").empty()) {
+    const int64_t n = in.numel(), shift = a.attr<Ints>("shifts")[0] % n;
+    shape = {n};
+    before = {shift < 0 ? shift + n : shift};
   }
-  const Placed flat(in, shape);
-  PadArgs args = pad_args(flat.view, shape, before);
+  PadArgs args = {};
+  const Dims strides = contiguous_strides(shape);
+  for (int d = 0; d < shape.size(); ++d) add_dim(args, {shape[d], shape[d], before[d], strides[d]});
+  args.count = in.numel();
   args.from = in.data;
   args.to = out.data;
   run(stream_at(a.stream), "pad", out.dtype(), "circular", args);

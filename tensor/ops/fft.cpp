@@ -257,20 +257,26 @@ std::vector<OpDef> transform_rows() {
 
 // --- Shifts ---
 
-Dims shifted_dims(const AttrReader& c, int rank) {
+// Returns the dims to shift, some perhaps several times.
+Ints shifted_dims(const AttrReader& c, int rank) {
   if (!c.has_attr("dim") && rank > 1)
     bad_argument(c.op().name, "dim", "the dims of the frequencies; the last dim of a spectrum holds pairs", "nil");
-  return reduced_dims(c, rank);
+  if (!c.has_attr("dim") || c.attr<Ints>("dim").empty()) return ints(c.dims("dim", rank));
+  Ints dims = c.attr<Ints>("dim");
+  for (int64_t& d : dims) d = dim_index(c.op().name, "dim", d, rank);
+  return rank > 0 ? dims : Ints();
 }
 
 template <bool kBack>
 std::vector<Var> decompose_fftshift(Rule& c) {
   const Var x = c.in(0);
-  const Dims dims = shifted_dims(c, x.rank());
+  Ints dims = shifted_dims(c, x.rank()), shifts;
   if (dims.empty()) return {x};
-  Ints shifts;
-  for (int64_t d : dims) shifts.push_back(kBack ? -(x.shape()[int(d)] / 2) : x.shape()[int(d)] / 2);
-  return {call<"roll">(x, {{"shifts", shifts}, {"dims", user_dims(dims)}})};
+  for (int64_t& d : dims) {
+    shifts.push_back(kBack ? -(x.shape()[int(d)] / 2) : x.shape()[int(d)] / 2);
+    d = user_dim(int(d));
+  }
+  return {call<"roll">(x, {{"shifts", shifts}, {"dims", dims}})};
 }
 
 template <bool kBack>

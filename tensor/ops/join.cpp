@@ -149,11 +149,10 @@ void infer_flip(Infer& c) {
 }
 
 void infer_roll(Infer& c) {
-  const Ints& shifts = c.attr<Ints>("shifts");
-  const size_t dims = c.attr<Ints>("dims").size();
-  if (dims > 0 && c.rank(0) > 0) c.dims("dims", c.rank(0));
-  if (shifts.size() != std::max<size_t>(dims, 1))
-    c.bad_attr("shifts", dims ? "one shift per dim" : "one shift where dims are not given");
+  const Ints& dims = c.attr<Ints>("dims");
+  for (int64_t d : dims) dim_index(c.op().name, "dims", d, c.rank(0));
+  if (c.attr<Ints>("shifts").size() != std::max<size_t>(dims.size(), 1))
+    c.bad_attr("shifts", dims.empty() ? "one shift where dims are not given" : "one shift per dim");
   infer_same(c);
 }
 
@@ -166,11 +165,11 @@ Var grad_roll(Vjp& c) {
 void check_pad_mode(const Infer& c, int64_t size, int64_t before, int64_t after) {
   const std::string& mode = c.attr<std::string>("mode");
   if (mode == "constant" || (before == 0 && after == 0)) return;
-  if (before < 0 || after < 0) c.bad_attr("pad", "widths that are not negative in mode " + mode);
+  if (mode == "circular") size = plus(plus(size, std::min<int64_t>(before, 0)), std::min<int64_t>(after, 0));
   const int64_t most = mode == "reflect" ? size - 1 : mode == "circular" ? size : size > 0 ? INT64_MAX : 0;
   if (std::max(before, after) > most)
-    c.bad_attr("pad", fmt::format("widths of at most {} for a dim of size {} in mode {}", std::max<int64_t>(most, 0),
-                                  size, mode));
+    c.bad_attr("pad",
+               fmt::format("widths of at most {} for {} elements in mode {}", std::max<int64_t>(most, 0), size, mode));
 }
 
 Dims padded(const Infer& c, const Dims& x) {
@@ -262,8 +261,9 @@ std::vector<OpDef> reorder_rows() {
        }},
        .vjp_uses = ""},
       {.name = "roll",
-       .doc = "x moved by shifts[i] along dims[i]; elements that leave at one end enter at the other. Without dims the "
-              "flattened elements move.",
+       .doc =
+           "x moved by shifts[i] along dims[i]; elements that leave at one end enter at the other. The shifts of a dim "
+           "that is named twice add up. Without dims the flattened elements move.",
        .example = "return pg.range(1, 4):roll(1)",
        .inputs = {{"x"}},
        .attrs = {{"shifts", AttrKind::kInts, {}, "how far to move, negative backwards"},
@@ -272,7 +272,9 @@ std::vector<OpDef> reorder_rows() {
        .vjp = {grad_roll},
        .vjp_uses = ""},
       {.name = "pad",
-       .doc = "x with its last dims widened by the pairs of `pad` (before and after; the last dim first).",
+       .doc = "x with its last dims widened by the pairs of `pad` (before and after; the last dim first). Negative "
+              "widths cut "
+              "elements away, in mode \"circular\" before the others are copied.",
        .example = "return pg.ones(2, 2):pad({1, 0, 0, 1}, {value = 7})",
        .inputs = {{"x"}},
        .attrs = {kPad, pad_mode(), {"value", AttrKind::kFloat, 0.0, "the number for mode \"constant\""}},

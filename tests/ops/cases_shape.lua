@@ -44,12 +44,18 @@ return function(_, f)
       {args = {f{2, 3}}, attrs = {repeats = {2, 0, 1}, dim = 2}},
     },
     flip = {{args = {f{2, 3}}, attrs = {dims = {1, -1}}}, {args = {f{0, 3}}, attrs = {dims = {1}}}},
-    roll = {{args = {f{2, 3}}, attrs = {shifts = {1}}}, {args = {f{3, 4}}, attrs = {shifts = {-1, 6}, dims = {1, 2}}}},
+    roll = {
+      {args = {f{2, 3}}, attrs = {shifts = {1}}}, {args = {f{3, 4}}, attrs = {shifts = {-1, 6}, dims = {1, 2}}},
+      {args = {f{3, 4}}, attrs = {shifts = {1, 2, 3}, dims = {2, 1, -1}}},
+    },
     pad = {
       {args = {f{2, 3}}, attrs = {pad = {1, -1, 0, 2}, value = 0.5}},
       {args = {f{2, 4}}, attrs = {pad = {2, 1}, mode = "reflect"}},
       {args = {f{2, 3}}, attrs = {pad = {1, 2, 2, 0}, mode = "replicate"}},
       {args = {f{3, 3}}, attrs = {pad = {1, 3, 2, 1}, mode = "circular"}},
+      {args = {f{2, 4}}, attrs = {pad = {-2, 3, 1, -1}, mode = "reflect"}},
+      {args = {f{3, 4}}, attrs = {pad = {-5, 6, 2, -2}, mode = "replicate"}},
+      {args = {f{3, 4}}, attrs = {pad = {-1, 2, 1, -2}, mode = "circular"}},
     },
     _pad_backward = {{args = {f{2, 7}}, attrs = {pad = {2, 1}, mode = "reflect", shape = {2, 4}}}},
     diagonal = {

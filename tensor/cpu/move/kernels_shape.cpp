@@ -50,47 +50,43 @@ void flip_kernel(const KernelArgs& a) {
   copy_block(size_of(in.dtype()), in.shape(), at(in, offset), strides, a.out[0].data, *a.out[0].strides);
 }
 
-// Copies the block of `shape` at the two offsets. Splits it in two along each of dims[i...], which are rolled.
-void roll_blocks(const View& in, const View& out, std::span<const int64_t> dims, std::span<const int64_t> shifts,
-                 Dims shape, int64_t from, int64_t to) {
-  if (dims.empty()) return copy_block(size_of(in.dtype()), shape, at(in, from), *in.strides, at(out, to), *out.strides);
-  const int d = int(dims[0]);
-  const int64_t n = shape[d], shift = (shifts[0] % n + n) % n;
-  const int64_t in_step = (*in.strides)[d], out_step = (*out.strides)[d];
-  shape[d] = n - shift;
-  roll_blocks(in, out, dims.subspan(1), shifts.subspan(1), shape, from, to + shift * out_step);
-  shape[d] = shift;
-  if (shift) roll_blocks(in, out, dims.subspan(1), shifts.subspan(1), shape, from + (n - shift) * in_step, to);
+// Copies the block of `shape` at the two offsets. Splits it in two along each of the dims from d on that move.
+void roll_blocks(const View& in, const View& out, const Dims& shifts, int d, Dims shape, int64_t from, int64_t to) {
+  while (d < shape.size() && shifts[d] == 0) ++d;
+  if (d == shape.size())
+    return copy_block(size_of(in.dtype()), shape, at(in, from), *in.strides, at(out, to), *out.strides);
+  const int64_t rest = shape[d] - shifts[d];
+  shape[d] = rest;
+  roll_blocks(in, out, shifts, d + 1, shape, from, to + shifts[d] * (*out.strides)[d]);
+  shape[d] = shifts[d];
+  roll_blocks(in, out, shifts, d + 1, shape, from + rest * (*in.strides)[d], to);
 }
 
 void roll_kernel(const KernelArgs& a) {
   const View &in = a.in[0], &out = a.out[0];
   const int64_t n = in.numel();
   if (n == 0) return;
+  if (!a.attr<Ints>("dims").empty()) return roll_blocks(in, out, roll_shifts(a, in.shape()), 0, in.shape(), 0, 0);
   const Ints& shifts = a.attr<Ints>("shifts");
-  if (in.rank() && !a.attr<Ints>("dims").empty()) {
-    const Dims dims = a.dims("dims", in.rank());
-    return roll_blocks(in, out, {dims.begin(), size_t(dims.size())}, shifts, in.shape(), 0, 0);
-  }
   const int64_t shift = shifts.empty() ? 0 : (shifts[0] % n + n) % n, size = size_of(in.dtype());
   copy_bytes(at(out, shift), in.data, (n - shift) * size);
   copy_bytes(out.data, at(in, n - shift), shift * size);
 }
 
 // For each position of a padded dim, returns the position in the source, or -1 for outside.
-std::vector<int64_t> pad_table(const std::string& mode, int64_t size, int64_t before, int64_t out_size) {
+std::vector<int64_t> pad_table(const std::string& mode, const PadRange& range, int64_t out_size) {
   std::vector<int64_t> table(static_cast<size_t>(out_size));
   for (int64_t o = 0; o < out_size; ++o) {
-    int64_t s = o - before;
-    if (s < 0 || s >= size) {
+    int64_t s = o - range.before;
+    if (s < range.first || s >= range.end) {
       if (mode == "constant")
         s = -1;
       else if (mode == "replicate")
-        s = s < 0 ? 0 : size - 1;
+        s = s < 0 ? 0 : range.end - 1;
       else if (mode == "reflect")
-        s = s < 0 ? -s : 2 * (size - 1) - s;
+        s = s < 0 ? -s : 2 * (range.end - 1) - s;
       else
-        s = s < 0 ? s + size : s - size;
+        s += (s < range.first ? 1 : -1) * (range.end - range.first);
     }
     table[size_t(o)] = s;
   }
@@ -105,16 +101,13 @@ struct PadMap {
 
   PadMap(const KernelArgs& a, const Dims& source, const Dims& source_strides, const Dims& padded)
       : strides(source_strides), shape(padded) {
-    const Ints& pad = a.attr<Ints>("pad");
-    const std::string& mode = a.attr<std::string>("mode");
     for (int d = 0; d < source.size(); ++d) {
-      const size_t i = size_t(source.size() - 1 - d) * 2;
-      const int64_t before = i < pad.size() ? pad[i] : 0;
-      tables.push_back(pad_table(mode, source[d], before, padded[d]));
+      const PadRange range(a, d, source.size(), source[d]);
+      tables.push_back(pad_table(a.attr<std::string>("mode"), range, padded[d]));
       if (d + 1 < source.size()) continue;
-      shift = before;
-      lo = std::clamp<int64_t>(before, 0, padded[d]);
-      hi = std::clamp<int64_t>(before + source[d], lo, padded[d]);
+      shift = range.before;
+      lo = std::clamp<int64_t>(range.before + range.first, 0, padded[d]);
+      hi = std::clamp<int64_t>(range.before + range.end, lo, padded[d]);
     }
   }
   int64_t row_size() const { return shape.back(); }
