@@ -1,4 +1,5 @@
-// x[…] and x[…] = v. A key consists of one rectangular region (op `slice`) and at most one mask or index list.
+// x[…] and x[…] = v. A key consists of one rectangular region (op `slice`), and masks and index lists that pick from
+// it.
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
@@ -6,6 +7,7 @@
 #include "tensor/rule.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/picker.h"
 #include "vm/trace.h"
 
 namespace pg::vm {
@@ -18,8 +20,7 @@ constexpr Bytes kCopyBytes = Bytes(4096);
 struct Key {
   Dims start, length, step, drop;  // one per dim, counted from 0
   Dims free_start, free_length;    // the same for any size: a negative start counts from the end, length -1 ends there
-  Value picker;                    // a bool mask or index list, or undefined
-  int picker_dim = -1;             // the first dim that the picker applies to
+  std::vector<Picker> pickers;     // their dims are those of the array
 };
 
 class KeyReader {
@@ -142,17 +143,12 @@ class KeyReader {
 
   void read_picker(int i) {
     const Value& picker = check_value(L_, state_, i, "index", "key");
-    if (key_.picker.defined())
-      fail("index",
-           "bad argument 'key' (expected at most one mask or index list, got two; x[rows][{{{{}}, columns}}] selects a "
-           "grid, "
-           "pick and gather read one element of each line, and index_put writes at pairs of positions)");
-    key_.picker_dim = dim();
+    const int first = dim();
     if (picker.dtype() == DType::kBool) {
       for (int d = 0; d < picker.rank(); ++d) {
         if (dim() >= x_.rank() || x_.shape()[dim()] != picker.shape()[d])
           fail("index", "bad argument 'key' (expected a mask that matches shape {} from dim {} on, got a mask of {})",
-               to_string(x_.shape()), key_.picker_dim + 1, to_string(picker.shape()));
+               to_string(x_.shape()), first + 1, to_string(picker.shape()));
         take_all();
       }
     } else {
@@ -161,7 +157,7 @@ class KeyReader {
       if (dim() >= x_.rank()) fail("index", "bad argument 'key' (expected at most {} positions, got more)", x_.rank());
       take_all();
     }
-    key_.picker = picker;
+    key_.pickers.push_back({picker, first});
   }
 
   lua_State* L_;
@@ -198,39 +194,12 @@ Value read_region(State& state, const Value& x, const Key& key) {
   return apply(state.ctx, op, in, region_attrs(state, op, key))[0];
 }
 
-// The dim of the selected piece that corresponds to dim `d` of the tensor.
-int kept_dim(const Key& key, int d) {
-  int at = 0;
-  for (int i = 0; i < d; ++i) at += !key.drop[i];
-  return at;
-}
-
-Var moved(const Var& x, int from, int to, int count) {
-  if (from == to) return x;
-  Ints order;
-  for (int d = 0; d < x.rank(); ++d)
-    if (d < from || d >= from + count) order.push_back(user_dim(d));
-  for (int k = 0; k < count; ++k) order.insert(order.begin() + to + k, user_dim(from + k));
-  return call<"permute">(x, {{"dims", order}});
-}
-
-void note_size(State& state, const Value& v, int d) {
-  if (state.trace && state.trace->sees(v)) state.trace->note(v, TypeGuard::kDim, d, v.shape()[d]);
-}
-
-Var pick(State& state, const Var& piece, const Var& picker, int dim) {
-  if (picker.dtype() == DType::kBool) {
-    const int count = picker.rank();
-    const Var front = moved(piece, dim, 0, count);
-    return moved(call<"mask_get">(front, picker), 0, dim, 1);
-  }
-  const Var flat = picker.rank() == 1 ? picker : call<"reshape">(picker, {{"shape", Ints{-1}}});
-  const Var found = call<"index_select">(piece, flat, {{"dim", int64_t(user_dim(dim))}});
-  if (picker.rank() == 1) return found;
-  if (picker.rank() == 0) return call<"squeeze">(found, {{"dim", Ints{user_dim(dim)}}});
-  // The sizes become constants of the program, so they are guarded.
-  for (int d = 0; d < picker.rank(); ++d) note_size(state, picker.value(), d);
-  return call<"unflatten">(found, {{"dim", int64_t(user_dim(dim))}, {"sizes", ints(picker.shape())}});
+// The pickers of the key with the dims of the selected piece.
+std::vector<Picker> pickers_of(const Key& key) {
+  std::vector<Picker> pickers = key.pickers;
+  for (Picker& p : pickers)
+    for (int d = p.dim - 1; d >= 0; --d) p.dim -= key.drop[d] != 0;
+  return pickers;
 }
 
 // Copies a small view and keeps its history.
@@ -267,24 +236,15 @@ Value value_to_write(lua_State* L, State& state, const Value& x) {
   return apply(state.ctx, op_named<"to">(), in, make_attrs(op_named<"to">(), {{"dtype", x.dtype()}}))[0];
 }
 
-Var assign_picked(const Var& piece, const Var& picker, const Var& value, int dim) {
-  if (picker.dtype() == DType::kBool) {
-    const int count = picker.rank();
-    return moved(call<"mask_assign">(moved(piece, dim, 0, count), picker, value), 0, dim, count);
-  }
-  return call<"index_assign">(piece, picker, value, {{"dim", int64_t(user_dim(dim))}});
-}
-
 // Returns in[0] with the region `key` replaced by `value`. in[0] releases its buffer only after the last step that can
 // fail.
 Value assigned(State& state, std::span<Value, 2> in, const Key& key, const Value& value) {
   const OpDef& assign = op_named<"slice_assign">();
   Context& ctx = state.ctx;
   in[1] = value;
-  if (key.picker.defined()) {
+  if (!key.pickers.empty()) {
     const Value piece = read_region(state, in[0], key);
-    const Var changed =
-        assign_picked(Var(ctx, piece), Var(ctx, key.picker), Var(ctx, value), kept_dim(key, key.picker_dim));
+    const Var changed = assign_picked(state, Var(ctx, piece), pickers_of(key), Var(ctx, value));
     if (takes_everything(state, key, in[0])) return changed.value();
     in[1] = changed.value();
   }
@@ -368,8 +328,7 @@ int index_read(lua_State* L, State& state) {
   if (state.trace && state.trace->sees(x)) state.trace->note(x, TypeGuard::kRank, 0, x.rank());
   const Key key = KeyReader(L, state, x).read(2);
   Value out = read_region(state, x, key);
-  if (key.picker.defined())
-    out = pick(state, Var(state.ctx, out), Var(state.ctx, key.picker), kept_dim(key, key.picker_dim)).value();
+  if (!key.pickers.empty()) out = read_picked(state, Var(state.ctx, out), pickers_of(key)).value();
   out = settle(state, std::move(out), x);
   push_box(L, state, std::move(out)).read_only = true;
   note_view(L, state, x);

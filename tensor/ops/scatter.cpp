@@ -149,6 +149,26 @@ void infer_flat_index(Infer& c) {
   c.output(DType::kInt64, joined_index(c, 0, c.count() - 1));
 }
 
+// The dims of input 0 that the indices of joined_index are positions of.
+Dims joined_dims(const AttrReader& c, const Dims& x, size_t indices) {
+  const int first = c.dim("dim", x.size());
+  if (indices == 0 || first + int(indices) > x.size())
+    bad_argument(c.op().name, "indices", fmt::format("1 to {} tensors", x.size() - first), std::to_string(indices));
+  return Dims(std::span<const int64_t>(x.begin() + first, indices));
+}
+
+void infer_joined_index(Infer& c) {
+  joined_dims(c, c.shape(0), c.count() - 1);
+  c.output(DType::kInt64, joined_index(c, 1, c.count() - 1));
+}
+
+std::vector<Var> decompose_joined_index(Rule& c) {
+  std::vector<Var> indices;
+  for (size_t i = 1; i < c.count(); ++i) indices.push_back(c.in(i));
+  const Dims sizes = joined_dims(c, c.input(0).shape(), indices.size());
+  return {call_list<"flat_index">(indices, {{"sizes", ints(sizes)}, {"index_base", c.raw("index_base")}})};
+}
+
 // Whether the only index is a mask over the leading dims of x.
 bool has_mask(const Value& index) { return index.dtype() == DType::kBool; }
 
@@ -321,6 +341,16 @@ std::vector<OpDef> index_rows() {
        .attrs = {{"sizes", AttrKind::kInts, {}, "the size of each dim"}, index_base_attr()},
        .infer = infer_flat_index,
        .traits = kHidden | kNoGrad},
+      {.name = "joined_index",
+       .doc = "The positions of the elements that indices name, one tensor for each dim of x from `dim` on, in these "
+              "dims joined to one, as in x[{i, j}].",
+       .example = "local i, j = pg.tensor({1, 2}, {dtype = \"int64\"}), pg.tensor({3, 1}, {dtype = \"int64\"})\n"
+                  "return pg.range(1, 6):reshape{2, 3}[{i, j}]",
+       .inputs = {{"x"}, {"indices", kIntegral, Arity::kList}},
+       .attrs = {index_dim_attr(), index_base_attr()},
+       .infer = infer_joined_index,
+       .decompose = decompose_joined_index,
+       .traits = kHidden | kNoGrad | kIndexing},
   };
 }
 

@@ -39,6 +39,65 @@ t.test("masks and index lists", function()
   is(x[{{}, list(3, 1), 1}], {2, 2}, {{9, 1}, {21, 13}})
 end)
 
+t.test("several index lists read one coordinate each", function()
+  -- Values: torch 2.15.
+  local x = iota(2, 3, 4)
+  is(x[{list(1, 2), list(3, -2)}], {2, 4}, {{9, 10, 11, 12}, {17, 18, 19, 20}})
+  is(x[{list(1, 2), list(3, 1), list(4, 1)}], {2}, {12, 13})
+  is(x[{{}, list(1, 3), list(2, 4)}], {2, 2}, {{2, 12}, {14, 24}})
+  is(x[{list(2, 1), {2, 3}, list(4, 2)}], {2, 2}, {{20, 24}, {6, 10}})
+  is(x[{pg.tensor({{2}, {1}}, {dtype = "int32"}), 3, list(1, 4)}], {2, 2}, {{21, 24}, {9, 12}})
+  is(x[{list(2), pg.tensor({true, false, true}), 1}], {2}, {13, 21})
+  is(x[{pg.tensor({true, true}), pg.tensor({true, false, true})}], {2, 4}, {{1, 2, 3, 4}, {21, 22, 23, 24}})
+  local one = pg.tensor(2, {dtype = "int64"})
+  is(x[{one, {}, one}], {3}, {14, 18, 22})
+  is(x[{one, {}, list(1, 2)}], {3, 2}, {{13, 14}, {17, 18}, {21, 22}})
+  is(x[{"...", list(1, 2), pg.zeros({0, 1}, {dtype = "int64"})}], {2, 0, 2})
+end)
+
+t.test("assignment through several index lists", function()
+  local x = iota(2, 3)
+  x[{list(1, 2, 1), list(1, 3, 3)}] = pg.tensor{10, 20, 30}
+  is(x, {2, 3}, {{10, 2, 30}, {4, 5, 20}})
+  local y = pg.zeros(2, 2, 3)
+  y[{list(2, 1), {}, list(3, 1)}] = pg.tensor{{1, 2}, {3, 4}}
+  is(y, {2, 2, 3}, {{{3, 0, 0}, {4, 0, 0}}, {{0, 0, 1}, {0, 0, 2}}})
+  y[{2, pg.tensor({false, true}), list(1, 2)}] = 7
+  is(y, {2, 2, 3}, {{{3, 0, 0}, {4, 0, 0}}, {{0, 0, 1}, {7, 7, 2}}})
+  y[{{}, {}, pg.tensor({true, false, true})}] = pg.tensor{{{5}, {6}}, {{8}, {9}}}
+  is(y, {2, 2, 3}, {{{5, 0, 5}, {6, 0, 6}}, {{8, 0, 8}, {9, 7, 9}}})
+end)
+
+t.test("gradients and graphs of several index lists", function()
+  local w, v = iota(2, 3):attach_grad(), pg.tensor{10, 20, 30}:attach_grad()
+  local i, j = list(1, 2, 1), list(1, 3, 1)
+  local function read(x, i, j) return x[{i, j}] * pg.tensor{1, 2, 3} end
+  local function write(x, v, i, j)
+    x = x * 2
+    x[{i, j}] = v
+    return x
+  end
+  for _, f in ipairs{function(...) return ... end, pg.jit} do
+    local read, write = f(read), f(write)
+    pg.record(function() return read(w, i, j) end):backward()
+    t.equal(w.grad:totable(), {{4, 0, 0}, {0, 0, 2}})
+    pg.record(function() return write(w, v, i, j) end):backward{grad = iota(2, 3)}
+    t.equal(w.grad:totable(), {{0, 4, 6}, {8, 10, 0}})
+    t.equal(v.grad:totable(), {1, 6, 1})
+    is(read(iota(3, 4), list(3, -1, 2), list(4, 1, 2)), {3}, {12, 18, 18})
+    is(write(iota(3, 1), pg.ones(2), list(3, 1), list(1, 1)), {3, 1}, {{1}, {4}, {1}})
+  end
+end)
+
+t.test("a graph is traced again for an index of another rank", function()
+  local read = pg.jit(function(x, i) return x[i] end)
+  local x = iota(3)
+  is(read(x, pg.tensor(2, {dtype = "int64"})), {}, 2)
+  is(read(x, list(2)), {1}, {2})
+  is(read(x, pg.tensor({{2, 1}}, {dtype = "int64"})), {1, 2}, {{2, 1}})
+  is(read(x, list(3, 3)), {2}, {3, 3})
+end)
+
 t.test("index lists and tensors without elements", function()
   local none, x = pg.zeros({2, 0}, {dtype = "int64"}), pg.zeros(3, 1):attach_grad()
   is(x[none], {2, 0, 1})
@@ -109,7 +168,9 @@ t.test("bad keys and values are errors that do not change the tensor", function(
   bad({{1, 4}}, "range")
   bad({"...", "..."}, "once")
   bad(list(3), "got 3 at position 1", true)
-  bad({list(1), list(2)}, "got two; x[rows][{{}, columns}] selects a grid")
+  bad({list(1, 2), list(1, 2, 3)}, "a shape that broadcasts with the other indices, 2")
+  bad({list(1), list(4)}, "from 1 to 3 or -3 to -1, got 4", true)
+  t.error_contains(function() return x[{pg.tensor(true), list(1)}] end, "a mask of at least 1 dim beside")
   bad(pg.tensor({true, false, true}), "mask")
   t.error_contains(function() return x.no_such_field end, "no_such_field")
   t.error_contains(function() x[1] = pg.ones(4) end, "broadcasts to 3")

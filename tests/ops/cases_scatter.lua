@@ -46,6 +46,10 @@ return function(pg, f)
       {args = {f{3, 2}, {rows}, f{1, 1}}, attrs = {accumulate = true}},
     },
     _flat_index = {{args = {{i{{1}, {2}}, i{3, 1}}}, attrs = {sizes = {2, 3}}}},
+    _joined_index = {
+      {args = {f{2, 3}, {i{{1}, {2}}, i{3, -1}}}, attrs = {dim = 1}},
+      {args = {f{2, 3, 2}, {i(3), i{2, 1}}}, attrs = {dim = 2}},
+    },
     put = {
       {args = {f{2, 3}, i{{6}, {-6}}, f{2}}},
       {args = {f{2, 3}, i{2, 2, 5}, f{1, 3}, true}},
