@@ -26,6 +26,21 @@ Dims vectors(const Dims& shape, int64_t size) {
   return out;
 }
 
+// x / divisor, but 0 where both are 0. A graph has zero cotangents for what its caller does not use; they give no
+// gradient, whatever they are divided by.
+Var quotient(const Var& x, const Var& divisor) {
+  const Var none = call<"logical_and">(call<"eq">(x, Var(0.0)), call<"eq">(divisor, Var(0.0)));
+  return x / call<"where">(none, Var(1.0), divisor);
+}
+
+// Checks, when the gradient runs, that nothing depends on the columns of a basis after the first k: any others that
+// complete the basis would do. `dy` is the cotangent of the basis.
+void require_unused(const Var& dy, int64_t k, const char* message) {
+  if (dy.shape().back() == k) return;
+  const Var rest = call<"narrow">(dy, {{"dim", int64_t(-1)}, {"start", k + 1}, {"length", dy.shape().back() - k}});
+  call<"assert">(call<"all">(call<"eq">(rest, Var(0.0))), {{"message", std::string(message)}});
+}
+
 // dA = L^-T phi(L^T dL) L^-1, symmetrized. phi keeps the lower triangle and halves the diagonal (Murray,
 // Differentiation of the Cholesky decomposition, 2016).
 Var grad_cholesky(Vjp& c) {
@@ -70,11 +85,11 @@ Var grad_wide_qr(const Var& a, const Var& q, const Var& r, const Var& dq, const 
 Var grad_qr(Vjp& c) {
   const Size a(c.input(0).shape());
   if (a.rows < a.columns) return grad_wide_qr(c.in(0), c.out(0), c.out(1), c.dy(0), c.dy(1));
-  if (c.out(0).shape().back() > a.columns && c.has_dy(0))
-    fail("linalg_qr",
-         "with mode = \"complete\" the gradient of q is not defined for matrices with more rows than "
-         "columns; use mode = \"reduced\"");
   const int64_t k = a.columns;
+  if (c.has_dy(0))
+    require_unused(c.dy(0), k,
+                   "linalg.qr: with mode = \"complete\" the gradient of the columns of q after those of a is not "
+                   "defined; use mode = \"reduced\"");
   return grad_tall_qr(first_columns(c.out(0), k), first_rows(c.out(1), k), first_columns(c.dy(0), k),
                       first_rows(c.dy(1), k));
 }
@@ -98,7 +113,7 @@ void infer_svdvals(Infer& c) {
 // x_ij / (v_j - v_i) without the diagonal, which becomes 0.
 Var over_differences(const Var& x, const Var& v) {
   const Var gaps = insert_dim(v, -2) - insert_dim(v, -1) + identity_like(x);
-  return (x - diagonal_matrix(diagonal(x))) / gaps;
+  return quotient(x - diagonal_matrix(diagonal(x)), gaps);
 }
 
 Var skew_part(const Var& x) { return x - matrix_transpose(x); }
@@ -109,10 +124,11 @@ Var grad_svd(Vjp& c) {
   const Size a(c.input(0).shape());
   const int64_t k = a.least();
   const bool vectors = c.has_dy(0) || c.has_dy(2);
-  if (vectors && c.attr<bool>("full_matrices") && a.rows != a.columns)
-    fail("linalg_svd",
-         "with full_matrices = true the gradient of u and vh is not defined for matrices that are not "
-         "square; use full_matrices = false");
+  const char* const unused =
+      "linalg.svd: with full_matrices = true the gradient of the columns of u and rows of vh after the first "
+      "min(rows, columns) is not defined; use full_matrices = false";
+  if (c.has_dy(0)) require_unused(c.dy(0), k, unused);
+  if (c.has_dy(2)) require_unused(matrix_transpose(c.dy(2)), k, unused);
   const Var u = first_columns(c.out(0), k), s = c.out(1), vh = first_rows(c.out(2), k);
   if (!vectors) return matmul(scale_columns(u, c.dy(1)), vh);
   const Var du = first_columns(c.dy(0), k), dv = matrix_transpose(first_rows(c.dy(2), k)), v = matrix_transpose(vh);
@@ -120,9 +136,9 @@ Var grad_svd(Vjp& c) {
   const Var inner = scale_columns(over_differences(skew_part(ut_du), squares), s) +
                     insert_dim(s, -1) * over_differences(skew_part(vt_dv), squares) + diagonal_matrix(c.dy(1));
   Var left = matmul(u, inner);
-  if (a.rows > k) left = left + scale_columns(du - matmul(u, ut_du), Var(1.0) / s);
+  if (a.rows > k) left = left + quotient(du - matmul(u, ut_du), insert_dim(s, -2));
   Var g = matmul(left, vh);
-  if (a.columns > k) g = g + matmul(u, matrix_transpose(scale_columns(dv - matmul(v, vt_dv), Var(1.0) / s)));
+  if (a.columns > k) g = g + matmul(u, matrix_transpose(quotient(dv - matmul(v, vt_dv), insert_dim(s, -2))));
   return g;
 }
 

@@ -183,14 +183,51 @@ t.test("equal singular values and eigenvalues have gradients where the vectors a
   zero(x.grad - eye(3), 1e-14, "eigvalsh")
 end)
 
+t.test("the part of a full basis that a matrix determines has its gradient, in graphs too", function()
+  local function slopes(f, x)
+    pg.record(function() return f(x) end):backward()
+    return x.grad:clone()
+  end
+  local weights = random(5, 5)
+  for _, make in ipairs{function(f) return f end, pg.jit} do
+    local svd = make(function(a) return linalg.svd(a, {full_matrices = true}) end)
+    local qr = make(function(a) return linalg.qr(a, {mode = "complete"}) end)
+    for _, x in ipairs{random(5, 3):attach_grad(), random(3, 5):attach_grad()} do
+      local m, n = x:size(1), x:size(2)
+      local function read(factors)
+        return function(a)
+          local u, s, vh = factors(a)
+          return (u[{{}, {1, 3}}] * weights[{{1, m}, {1, 3}}]):sum() + s:sum() + (vh[{{1, 3}}] * weights[{{1, 3}, {1, n}}]):sum()
+        end
+      end
+      t.close(slopes(read(svd), x), slopes(read(linalg.svd), x), {rtol = 1e-9, atol = 1e-9})
+      t.close(slopes(function(a) return select(2, svd(a)):sum() end, x), slopes(function(a) return linalg.norm(a, "nuc") end, x))
+      local function triangle(factors)
+        return function(a)
+          local q, r = factors(a)
+          return (q[{{}, {1, 3}}] * weights[{{1, m}, {1, 3}}]):sum() + (r[{{1, 3}}] * weights[{{1, 3}, {1, n}}]):sum()
+        end
+      end
+      t.close(slopes(triangle(qr), x), slopes(triangle(linalg.qr), x), {rtol = 1e-9, atol = 1e-9})
+      t.error_contains(function() slopes(function(a) return svd(a):sum() + select(3, svd(a)):sum() end, x) end, "linalg.svd: with full")
+    end
+    local x = eye(3):attach_grad()  -- equal singular values and eigenvalues
+    zero(slopes(function(a) return select(2, svd(a)):sum() end, x) - eye(3), 1e-14, "s")
+    zero(slopes(function(a) return (make(linalg.eigh)(a)):sum() end, x) - eye(3), 1e-14, "eigenvalues")
+    local y = pg.zeros(3, 2, double):attach_grad()
+    t.check(slopes(function(a) return select(2, make(linalg.svd)(a)):sum() end, y):isfinite():all():item(), "s of zeros")
+  end
+end)
+
 t.test("gradients that do not exist are errors", function()
   local x = random(4, 2):attach_grad()
   t.error_contains(function()
     pg.record(function() return linalg.qr(x, {mode = "complete"}):sum() end):backward()
-  end, 'linalg.qr: with mode = "complete" the gradient of q is not defined for matrices with more rows than columns; use mode = "reduced"')
+  end, 'linalg.qr: with mode = "complete" the gradient of the columns of q after those of a is not defined; use mode = "reduced"')
   t.error_contains(function()
     pg.record(function() return linalg.svd(x, {full_matrices = true}):sum() end):backward()
-  end, "linalg.svd: with full_matrices = true the gradient of u and vh is not defined for matrices that are not square; use full_matrices = false")
+  end, "linalg.svd: with full_matrices = true the gradient of the columns of u and rows of vh after the first min(rows, columns) is "
+       .. "not defined; use full_matrices = false")
   pg.record(function()  -- r and s have one in these modes too
     return select(2, linalg.qr(x, {mode = "complete"})):abs():sum() + select(2, linalg.svd(x, {full_matrices = true})):sum()
   end):backward()
