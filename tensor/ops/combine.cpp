@@ -115,7 +115,7 @@ std::vector<Var> decompose_vander(Rule& c) {
 void infer_corrcoef(Infer& c) {
   if (c.rank(0) > 2) c.bad_input(0, "at most 2 dims");
   const int64_t n = c.rank(0) == 2 ? c.shape(0)[0] : 1;
-  c.output(float_result(c.dtype(0)), c.rank(0) == 2 ? Dims{n, n} : Dims{});
+  c.output(float_result(c.dtype(0)), n == 1 ? Dims{} : Dims{n, n});
 }
 
 std::vector<Var> decompose_corrcoef(Rule& c) {
@@ -154,8 +154,8 @@ std::vector<OpDef> choice_rows() {
        .decompose = decompose_vander,
        .traits = kWidens},
       {.name = "corrcoef",
-       .doc = "The correlation coefficients of variables in rows and observations in columns, in -1..1; 1 for one "
-              "variable, NaN where a variable is constant.",
+       .doc = "The correlation coefficients of variables in rows and observations in columns, in -1..1, NaN where a "
+              "variable is constant. One variable gives 1, a 0-dim tensor.",
        .example = "return pg.tensor({{1, 2, 3}, {3, 1, 2}}):corrcoef()",
        .inputs = {{"x", kNumeric}},
        .infer = infer_corrcoef,

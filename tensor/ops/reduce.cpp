@@ -182,12 +182,12 @@ std::vector<Var> decompose_sum_to(Rule& c) {
 void infer_cov(Infer& c) {
   if (c.rank(0) > 2) c.bad_input(0, "1 or 2 dims");
   const int64_t n = c.rank(0) == 2 ? c.shape(0)[0] : 1;
-  c.output(float_result(c.dtype(0)), c.rank(0) == 2 ? Dims{n, n} : Dims{});
+  c.output(float_result(c.dtype(0)), n == 1 ? Dims{} : Dims{n, n});
 }
 
 std::vector<Var> decompose_cov(Rule& c) {
   const Var x = as_dtype(c.in(0), float_result(c.in(0).dtype()));
-  if (x.rank() < 2) return {call<"var">(x, {{"correction", c.raw("correction")}})};
+  if (x.rank() < 2 || x.shape()[0] == 1) return {call<"var">(x, {{"correction", c.raw("correction")}})};
   const double left = double(x.shape()[1]) - c.attr<double>("correction");
   const auto mean = [](const Var& v) { return call<"mean">(v, {{"dim", Ints{2}}, {"keepdim", true}}); };
   Var d = x - mean(x);
@@ -382,8 +382,8 @@ void add_reduce_ops(Registry& r) {
        .decompose = decompose_sum_to,
        .traits = kReduction | kTotal},
       {.name = "cov",
-       .doc = "The covariance matrix of variables in rows and observations in columns; 1-D input is one variable and "
-              "gives its variance.",
+       .doc = "The covariance matrix of variables in rows and observations in columns; 1-D input is one variable. One "
+              "variable gives its variance, a 0-dim tensor.",
        .example = "return pg.tensor({{1, 2, 3}, {3, 1, 2}}):cov()",
        .inputs = {{"x", kFloating}},
        .attrs = {kCorrection},

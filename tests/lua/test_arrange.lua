@@ -81,6 +81,23 @@ t.test("vander and corrcoef", function()
   t.equal(pg.tensor({0, 2}):vander{n = 0}.shape, {2, 0})
   t.close(pg.tensor({{1, 2, 3}, {3, 1, 2}}):corrcoef(), pg.tensor({{1, -0.5}, {-0.5, 1}}))
   t.equal(pg.tensor({1, 2, 3}):corrcoef():item(), 1)
+  t.equal(pg.zeros(0, 3):corrcoef().shape, {0, 0})
+end)
+
+t.test("one variable has a variance and a correlation without dims", function()
+  -- Values: torch 2.15.
+  local x = pg.tensor({{1, 2, 4}}, {dtype = "float64"}):attach_grad()
+  for _, make in ipairs{function(f) return f end, pg.jit} do
+    local v = pg.record(function() return make(pg.cov)(x) end)
+    t.equal({v.shape, x:cov{correction = 0}.shape}, {{}, {}})
+    t.close(v, pg.tensor(7 / 3, {dtype = "float64"}))
+    v:backward()
+    t.close(x.grad, pg.tensor({{-4 / 3, -1 / 3, 5 / 3}}, {dtype = "float64"}))
+    local r = pg.record(function() return make(pg.corrcoef)(x) end)
+    t.equal(r:totable(), 1)
+    r:backward()
+    t.equal(x.grad:totable(), {{0, 0, 0}})
+  end
 end)
 
 t.test("positions of triangles and of nonzero elements", function()

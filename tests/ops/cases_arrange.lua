@@ -28,7 +28,7 @@ return function(pg, f)
       {args = {three}},
     },
     vander = {{args = {f{3}}}, {args = {f{3}, 4, true}}, {args = {f{2}, 1}}, {args = {f{2}, 0}}, {args = {three}}},
-    corrcoef = {{args = {f{3, 5}}}, {args = {f{4}}}},
+    corrcoef = {{args = {f{3, 5}}}, {args = {f{4}}}, {args = {f{1, 4}}}},
     tril_indices = {{args = {3, 4}}, {args = {3, 2, -1}}, {args = {2, 3}, attrs = {offset = 1, index_base = 0}}, {args = {0, 3}}},
     triu_indices = {{args = {3, 4}}, {args = {3, 2, -1}}, {args = {2, 3}, attrs = {offset = 1, index_base = 0}}, {args = {3, 0}}},
   }

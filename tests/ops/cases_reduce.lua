@@ -43,7 +43,7 @@ return function(pg, f)
       {args = {f{3, 4}}, attrs = {p = math.huge, dim = {2}}}, {args = {positive{3, 4}}, attrs = {p = 0.5}}),
     logsumexp = with(dims(f), {args = {f{3}}, attrs = {dim = {1}}}),
     sum_to = {{args = {f{2, 3, 4}}, attrs = {shape = {3, 1}}}, {args = {f{2, 3}}, attrs = {shape = {}}}, {args = {f{2, 3}}, attrs = {shape = {2, 3}}}},
-    cov = {{args = {f{3, 5}}}, {args = {f{4}}}, {args = {f{2, 4}}, attrs = {correction = 0}}},
+    cov = {{args = {f{3, 5}}}, {args = {f{4}}}, {args = {f{1, 4}}}, {args = {f{2, 4}}, attrs = {correction = 0}}},
     cumsum = with({{args = {f{2, 3}}, attrs = {dim = 2, reverse = true}}}, unpack(one)),
     cumprod = with({{args = {zeros_inside()}, attrs = {dim = 2}}, {args = {f{2, 3}}, attrs = {dim = 1, reverse = true}}}, unpack(one)),
     cummax = one,
