@@ -1,6 +1,7 @@
 #include "vm/convert.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "vm/args.h"
@@ -72,8 +73,30 @@ class TableReader {
     }
   }
 
+  // The value of an int64 cdata, as item and totable return it.
+  std::optional<int64_t> wide_integer(int i) {
+    if (std::strcmp(luaL_typename(L_, i), "cdata") || !luaL_getmetafield(L_, i, "__tostring")) return {};
+    lua_pushvalue(L_, i);
+    const int status = lua_pcall(L_, 1, 1, 0);
+    if (status == LUA_ERRMEM) throw std::bad_alloc();
+    const char* text = status || lua_type(L_, -1) != LUA_TSTRING ? "" : lua_tostring(L_, -1);
+    char* end = nullptr;
+    const int64_t v = std::strtoll(text, &end, 10);
+    const bool whole = end != text && !std::strcmp(end, "LL");
+    lua_pop(L_, 1);
+    return whole ? std::optional(v) : std::nullopt;
+  }
+
   void element(int i) {
     double v;
+    if (const std::optional<int64_t> wide = boolean_ ? std::nullopt : wide_integer(i)) {
+      if (dtype_ == DType::kInt64)
+        std::memcpy(at_, &*wide, sizeof *wide);
+      else
+        store(double(*wide), i);
+      at_ += size_of(dtype_);
+      return;
+    }
     if (lua_type(L_, i) != (boolean_ ? LUA_TBOOLEAN : LUA_TNUMBER) &&
         (lua_isboolean(L_, i) || lua_type(L_, i) == LUA_TNUMBER))
       bad(boolean_ ? "only booleans, like the first element" : "only numbers, like the first element", i);
@@ -85,9 +108,13 @@ class TableReader {
       bad_argument(
           "tensor", "data", shape_.empty() ? "a number, a boolean or a nested table of them" : "a number or a boolean",
           describe(L_, state_, i) + (to_box(L_, state_, i) ? "; pg.stack{x, y} makes a tensor of tensors" : ""));
+    store(v, i);
+    at_ += size_of(dtype_);
+  }
+
+  void store(double v, int i) {
     if (!holds(dtype_, v)) bad(fmt::format("a number that {} can hold", name_of(dtype_)), i);
     store_number(dtype_, at_, v);
-    at_ += size_of(dtype_);
   }
 
   [[noreturn]] void bad(const std::string& expected, int i) {

@@ -3,7 +3,7 @@
 
 --- pg.tensor(data[, {dtype =, device =}]) -> a tensor from a number, a boolean, nested tables of them, or a copy of a
 --- tensor. The default dtype is float32 for numbers and bool for booleans. Ragged tables, tables with holes and numbers
---- that the dtype cannot represent are errors.
+--- that the dtype cannot represent are errors. int64 cdata, as totable returns them, count as numbers.
 
 --- pg.from_bytes(bytes, dtype[, shape]) -> a tensor whose elements are the bytes of a string, in row-major order.
 
@@ -12,7 +12,8 @@
 --- x:item() -> the element of a one-element tensor as a number or boolean. An int64 beyond 2^53 is returned as an int64
 --- cdata.
 
---- x:totable() -> the elements as nested tables, or the number or boolean of a 0-dim tensor.
+--- x:totable() -> the elements as nested tables, or the number or boolean of a 0-dim tensor. Each int64 beyond 2^53 is
+--- an int64 cdata.
 
 --- x:to_bytes() -> the elements in row-major order as a string.
 

@@ -305,6 +305,16 @@ t.test("values out", function()
   local big = i64(2 ^ 53) + 1
   t.check(type(big:item()) == "cdata" and tostring(big:item()) == "9007199254740993LL")
   t.check(type(i64(2 ^ 53):item()) == "number")
+  local far = pg.stack{big, i64(-2 ^ 63), i64(7), i64(-2 ^ 63) - 1}
+  local out = far:totable()
+  t.equal({tostring(out[1]), tostring(out[2]), out[3], tostring(out[4])},
+          {"9007199254740993LL", "-9223372036854775808LL", 7, "9223372036854775807LL"})
+  t.equal(pg.tensor(out, {dtype = "int64"}), far)
+  t.equal(pg.tensor(big:item(), {dtype = "int64"}), big)
+  t.equal(pg.tensor(out), far:to("float32"))
+  t.check(tostring(far):find("9007199254740993", 1, true))
+  t.error_contains(function() return pg.tensor(out, {dtype = "int32"}) end, "a number that int32 can hold")
+  t.error_contains(function() return pg.tensor({require("ffi").new("int[2]")}) end, "got cdata")
   t.check(T(5):totable() == 5)
   t.equal(T{{true}}:totable(), {{true}})
   t.check(tostring(pg.ones(2, 3)):find("[float32 2x3 " .. t.device .. "]", 1, true))
