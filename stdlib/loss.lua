@@ -52,15 +52,15 @@ local function weigh(self, l, sample_weight)
   return l
 end
 
--- Returns label in the shape of pred. Raises if the number of elements differs.
-local function like(self, label, pred)
+-- Returns label in the shape of pred, or another two arguments with their names. Raises if the number of elements differs.
+local function like(self, label, pred, name, of)
   if core.tracing() then  -- reading a size would guard it
     local ok, shaped = pcall(ops.reshape_as, label, pred)
     if ok then return shaped end
   elseif label:numel() == pred:numel() then
     return label:reshape_as(pred)
   end
-  core.arg_error(self._name, "label", "as many elements as pred, which is " .. core.describe(pred), label)
+  core.arg_error(self._name, name or "label", ("as many elements as %s, which is %s"):format(of or "pred", core.describe(pred)), label)
 end
 
 local other_dims = {}
@@ -218,7 +218,7 @@ end
 local TripletLoss = define("TripletLoss", {"margin", "weight", "batch_axis"}, {margin = 1})
 
 function TripletLoss:forward(anchor, positive, negative, sample_weight)
-  positive, negative = positive:reshape_as(anchor), negative:reshape_as(anchor)
+  positive, negative = like(self, positive, anchor, "positive", "anchor"), like(self, negative, anchor, "negative", "anchor")
   local l = reduce(self, ops.square(positive - anchor) - ops.square(negative - anchor), ops.sum)
   return weigh(self, ops.relu(l + self._margin), sample_weight)
 end
@@ -230,6 +230,7 @@ local KLDivLoss = define("KLDivLoss", {"from_logits", "axis", "weight", "batch_a
 
 function KLDivLoss:forward(pred, label, sample_weight)
   if not self._from_logits then pred = ops.log_softmax(pred, self._axis) end
+  label = like(self, label, pred)
   local l = label * (ops.log(label + 1e-12) - pred)
   return reduce(self, weigh(self, l, sample_weight), ops.sum)
 end
@@ -264,8 +265,8 @@ local function cosine(x, y)
 end
 
 function CosineEmbeddingLoss:forward(x1, x2, label, sample_weight)
-  local similarity = cosine(x1:reshape_as(x2), x2)
-  label = label:reshape_as(similarity)
+  local similarity = cosine(like(self, x1, x2, "x1", "x2"), x2)
+  label = like(self, label, similarity, "label", "the similarities")
   local apart = ops.relu(similarity - self._margin)
   return weigh(self, ops.where(ops.eq(label, 1), 1 - similarity, apart), sample_weight)
 end
@@ -323,7 +324,7 @@ end
 
 function SDMLLoss:forward(x1, x2, sample_weight)
   if x1:dim() ~= 2 then core.arg_error("SDMLLoss", "x1", "vectors (batch, size)", x1) end
-  local distances = ops.sum(ops.square(ops.unsqueeze(x1, 2) - ops.unsqueeze(x2:reshape_as(x1), 1)), 3)
+  local distances = ops.sum(ops.square(ops.unsqueeze(x1, 2) - ops.unsqueeze(like(self, x2, x1, "x2", "x1"), 1)), 3)
   local l = ops.kl_div(ops.log_softmax(-distances, 2), smoothed_labels(distances, self._smoothing_parameter), per_sample)
   return weigh(self, ops.sum(l, 2), sample_weight)
 end

@@ -65,7 +65,7 @@ Var logistic_loss_target_grad(Vjp& c) {
 Var logistic_loss_weight_grad(Vjp& c) { return -c.dy() * c.in(1) * call<"logsigmoid">(c.in(0)); }
 
 std::vector<Var> decompose_bce_logits(Rule& c) {
-  Var loss = call<"logistic_loss">(c.in(0), c.in(1), c.has(3) ? c.in(3) : Var());
+  Var loss = call<"logistic_loss">(c.in(0), labels_of(c), c.has(3) ? c.in(3) : Var());
   if (c.has(2)) loss = loss * c.in(2);
   return {reduced(c, loss)};
 }
@@ -95,7 +95,7 @@ Var probability_loss_target_grad(Vjp& c) {
 std::vector<Var> decompose_bce(Rule& c) {
   require_probabilities(c, 0);
   require_probabilities(c, 1);
-  Var loss = call<"probability_loss">(c.in(0), c.in(1));
+  Var loss = call<"probability_loss">(c.in(0), labels_of(c));
   if (c.has(2)) loss = loss * c.in(2);
   return {reduced(c, loss)};
 }
@@ -352,7 +352,7 @@ void add_loss_ops(Registry& r) {
        .traits = kWidens},
       {.name = "binary_cross_entropy_with_logits",
        .doc = "-(p t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))) times weight, reduced, without overflow; p is "
-              "pos_weight.",
+              "pos_weight. target has the shape of x, but for dims of size 1; the factors broadcast to x.",
        .example = "return pg.binary_cross_entropy_with_logits(pg.tensor({0, 2}), pg.tensor({1, 0}))",
        .inputs = {fx,
                   {"target", kFloating, Arity::kOne, 0, 1},
@@ -360,16 +360,17 @@ void add_loss_ops(Registry& r) {
                   {"pos_weight", kFloating, Arity::kOptional, 0.5, 2, "a factor for the positive part"}},
        .attrs = {kHow},
        .signature = "x target weight reduction pos_weight",
-       .infer = infer_elementwise,
+       .infer = infer_labelled,
        .decompose = decompose_bce_logits,
        .traits = kWidens},
       {.name = "binary_cross_entropy",
        .doc = "-(t log(x) + (1 - t) log(1 - x)) times weight, reduced; logarithms are at least -100. Elements of x and "
-              "of the target t outside of 0 to 1 are an error.",
+              "of the target t outside of 0 to 1 are an error. target has the shape of x, but for dims of size 1; "
+              "weight broadcasts to x.",
        .example = "return pg.binary_cross_entropy(pg.tensor({0.5, 0.9}), pg.tensor({1, 0}))",
        .inputs = {{"x", kFloating, Arity::kOne, 0.1, 0.9}, {"target", kFloating, Arity::kOne, 0, 1}, factor},
        .attrs = {kHow},
-       .infer = infer_elementwise,
+       .infer = infer_labelled,
        .decompose = decompose_bce,
        .traits = kWidens},
       {.name = "logistic_loss",

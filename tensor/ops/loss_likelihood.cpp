@@ -25,6 +25,31 @@ void infer_elementwise(Infer& c) {
   c.output(float_result(t), reduces(c) ? Dims{} : shape);
 }
 
+static Dims without_ones(const Dims& shape) {
+  Dims out;
+  for (int64_t n : shape)
+    if (n != 1) out.push_back(n);
+  return out;
+}
+
+void infer_labelled(Infer& c) {
+  const Dims& x = c.shape(0);
+  if (!(without_ones(c.shape(1)) == without_ones(x))) c.bad_input(1, "the shape of x, " + to_string(x));
+  DType t = promote(c.dtype(0), c.dtype(1));
+  for (size_t i = 2; i < c.count(); ++i) {
+    if (!c.has(i)) continue;
+    Dims joined;
+    if (!broadcast(x, c.shape(i), &joined) || !(joined == x))
+      c.bad_input(i, "a shape that broadcasts to that of x, " + to_string(x));
+    t = promote(t, c.dtype(i));
+  }
+  c.output(float_result(t), reduces(c) ? Dims{} : x);
+}
+
+Var labels_of(const Rule& c) {
+  return c.input(1).shape() == c.input(0).shape() ? c.in(1) : reshaped(c.in(1), c.input(0).shape());
+}
+
 Var above_zero(const Var& v) { return call<"clamp">(v, Var(0.0)); }
 
 namespace {
@@ -83,7 +108,7 @@ std::vector<Var> decompose_gaussian(Rule& c) {
   return {reduced(c, loss)};
 }
 
-std::vector<Var> decompose_soft_margin(Rule& c) { return {reduced(c, -call<"logsigmoid">(c.in(0) * c.in(1)))}; }
+std::vector<Var> decompose_soft_margin(Rule& c) { return {reduced(c, -call<"logsigmoid">(c.in(0) * labels_of(c)))}; }
 
 void infer_multilabel_soft_margin(Infer& c) {
   if (c.rank(0) < 1) c.bad_input(0, "at least 1 dim: the classes");
@@ -134,11 +159,12 @@ void add_likelihood_losses(Registry& r) {
        .decompose = decompose_gaussian,
        .traits = kWidens | kNumberOk},
       {.name = "soft_margin_loss",
-       .doc = "log(1 + exp(-target x)) for targets 1 and -1, reduced.",
+       .doc =
+           "log(1 + exp(-target x)) for targets 1 and -1, reduced. target has the shape of x, but for dims of size 1.",
        .example = "return pg.soft_margin_loss(pg.tensor({0.5, 2}), pg.tensor({1, -1}))",
        .inputs = {fx, {"target", kNumeric}},
        .attrs = {kHow},
-       .infer = infer_elementwise,
+       .infer = infer_labelled,
        .decompose = decompose_soft_margin,
        .traits = kWidens},
       {.name = "multilabel_soft_margin_loss",

@@ -9,7 +9,7 @@ AttrDef margin_attr(double fallback) { return {"margin", AttrKind::kFloat, fallb
 Var is_not(const Var& t, double label) { return call<"ne">(t, label); }
 
 std::vector<Var> decompose_hinge_embedding(Rule& c) {
-  const Var x = c.in(0), t = c.in(1);
+  const Var x = c.in(0), t = labels_of(c);
   const Var alike = call<"where">(is_not(t, -1), x, 0.0);
   const Var apart = call<"where">(is_not(t, 1), above_zero(c.attr<double>("margin") - x), 0.0);
   return {reduced(c, alike + apart)};
@@ -72,11 +72,13 @@ void add_margin_losses(Registry& r) {
   const InputDef fx = {"x", kFloating}, sign = {"target", kNumeric, Arity::kOne, -2, 2, "1 or -1"};
   const OpDef rows[] = {
       {.name = "hinge_embedding_loss",
-       .doc = "x where target is 1, max(0, margin - x) where it is -1, reduced; for distances x.",
+       .doc = "x where target is 1, max(0, margin - x) where it is -1, reduced; for distances x. target has the shape "
+              "of x, "
+              "but for dims of size 1.",
        .example = "return pg.hinge_embedding_loss(pg.tensor({0.5, 0.2}), pg.tensor({1, -1}))",
        .inputs = {fx, sign},
        .attrs = {margin_attr(1), kHow},
-       .infer = infer_elementwise,
+       .infer = infer_labelled,
        .decompose = decompose_hinge_embedding,
        .traits = kWidens},
       {.name = "margin_ranking_loss",

@@ -23,6 +23,11 @@ Var reduced(const Rule& c, const Var& loss);
 // The inputs broadcast; the result has their float dtype, and their shape or 0 dims.
 void infer_elementwise(Infer& c);
 
+// The rules of losses with a label for each element of x, input 0: input 1 has the shape of x but for dims of size 1,
+// and weights broadcast to x. As in PyTorch no label is broadcast, since x of 4x1 with labels of 4 would make 4x4.
+void infer_labelled(Infer& c);
+Var labels_of(const Rule& c);  // input 1 in the shape of x
+
 // max(v, 0), whose gradient at 0 is 1, as PyTorch's losses have it.
 Var above_zero(const Var& v);
 

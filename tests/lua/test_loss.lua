@@ -75,6 +75,29 @@ t.test("losses return one value per sample, with weights of either form", functi
   t.equal(pg.loss.L2Loss{weight = 2}(pred, label):totable(), {2.5, 12.5})
 end)
 
+t.test("labels are reshaped to predictions, or refused with both shapes", function()
+  local pred, label = pg.tensor{{0.25, 0.5}, {0.75, 0.125}}, pg.tensor{0.5, 0.5, 0.25, 0.75}
+  for _, name in ipairs{"L2Loss", "L1Loss", "SigmoidBinaryCrossEntropyLoss", "HuberLoss", "HingeLoss", "SquaredHingeLoss", "LogisticLoss",
+                        "KLDivLoss", "PoissonNLLLoss"} do
+    for _, hybrid in ipairs{false, true} do
+      local loss = pg.loss[name]()
+      if hybrid then loss:hybridize() end
+      t.equal(loss(pred, label), pg.loss[name]()(pred, label:reshape{2, 2}), name)
+      t.error_contains(function() return loss(pred, pg.ones(2)) end,
+                       name .. ": bad argument 'label' (expected as many elements as pred, which is float32 2x2")
+    end
+  end
+  local function refuses(name, argument, ...)
+    local inputs = {...}
+    t.error_contains(function() return pg.loss[name]()(unpack(inputs)) end, ("%s: bad argument '%s' (expected as many elements as"):format(name, argument))
+  end
+  refuses("TripletLoss", "positive", pred, label[{{1, 2}}], pred)
+  refuses("TripletLoss", "negative", pred, pred, pg.ones(2, 3))
+  refuses("CosineEmbeddingLoss", "x1", pg.ones(2, 3), pred, pg.ones(2))
+  refuses("CosineEmbeddingLoss", "label", pred, pred, pred)
+  refuses("SDMLLoss", "x2", pred, pg.ones(3, 2))
+end)
+
 t.test("class labels out of range are an error", function()
   local ce = pg.loss.SoftmaxCrossEntropyLoss()
   local weighted, logits = pg.loss.SoftmaxCrossEntropyLoss{weight = 2}, pg.loss.SoftmaxCrossEntropyLoss{from_logits = true}
@@ -134,5 +157,5 @@ t.test("wrong arguments of SDMLLoss", function()
   t.bad_argument(function() pg.loss.SDMLLoss{batch_axis = 2} end, "SDMLLoss", "batch_axis")
   t.bad_argument(function() pg.loss.SDMLLoss()(pg.ones(3), pg.ones(3)) end, "SDMLLoss", "x1")
   t.bad_argument(function() pg.loss.SDMLLoss()(pg.ones(3, 2), 1) end, "SDMLLoss", "x2")
-  t.error_contains(function() pg.loss.SDMLLoss()(pg.ones(3, 2), pg.ones(2, 2)) end, "reshape_as")
+  t.error_contains(function() pg.loss.SDMLLoss()(pg.ones(3, 2), pg.ones(2, 2)) end, "SDMLLoss: bad argument 'x2'")
 end)

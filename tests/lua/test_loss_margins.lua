@@ -39,6 +39,26 @@ t.test("losses of signs", function()
   close(pg.tensor{-1000}:soft_margin_loss(whole{1}), 1000)
 end)
 
+t.test("binary losses take labels of the shape of x, but for dims of size 1", function()
+  local x = pg.tensor{{0.25}, {0.5}, {0.75}}:attach_grad()
+  for name, low in pairs{binary_cross_entropy = 0, binary_cross_entropy_with_logits = 0, soft_margin_loss = -1, hinge_embedding_loss = -1} do
+    local flat = pg.tensor{1, low, 1}
+    for _, f in ipairs{pg[name], pg.jit(pg[name])} do
+      t.equal(f(x, flat, none), f(x, flat:reshape{3, 1}, none))
+      t.equal(f(x:reshape{1, 1, 3}, flat, none), f(x, flat, none):reshape{1, 1, 3})
+      pg.record(function() return f(x, flat) end):backward()
+      local slopes = x.grad:clone()
+      pg.record(function() return f(x, flat:reshape{3, 1}) end):backward()
+      t.equal(x.grad, slopes)
+      t.error_contains(function() return f(x, pg.ones(1)) end, name .. ": bad argument 'target' (expected the shape of x, 3x1, got float32 1")
+      t.error_contains(function() return f(x:reshape(3), pg.ones(2, 3)) end, "expected the shape of x, 3, got float32 2x3")
+      t.error_contains(function() return f(pg.ones(2, 3) / 2, pg.ones(3, 2)) end, "expected the shape of x, 2x3, got float32 3x2")
+    end
+  end
+  t.error_contains(function() return pg.binary_cross_entropy(x, pg.ones(3, 1), pg.ones(3)) end,
+                   "binary_cross_entropy: bad argument 'weight' (expected a shape that broadcasts to that of x, 3x1, got float32 3")
+end)
+
 t.test("losses of distances", function()
   close(p:triplet_margin_loss(q, n, none), {0.585787, 2})
   close(p:triplet_margin_loss(q, n, with{p = 1, swap = true, margin = 2}), {1.000002, 3})
