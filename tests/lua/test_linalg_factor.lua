@@ -155,6 +155,50 @@ t.test("determinants", function()
   t.equal(linalg.det(pg.ones(3, 3)):item(), 0)
 end)
 
+t.test("matrices of very large and very small elements", function()
+  local base = pg.tensor({{2, 1, 0.5}, {1, 3, 1}, {0.25, 1, 4}}, double)
+  local log = math.log(18.375)
+  -- The determinant and gradients of diag(2^r) base diag(2^s) follow from those of base.
+  local function check(dtype, r, s, what)
+    local rows = pg.tensor({{2 ^ r[1]}, {2 ^ r[2]}, {2 ^ r[3]}}, double)
+    local columns = pg.tensor({2 ^ s[1], 2 ^ s[2], 2 ^ s[3]}, double)
+    local sum = r[1] + r[2] + r[3] + s[1] + s[2] + s[3]
+    local a = (base * rows * columns):to(dtype):attach_grad()
+    local tolerance = {rtol = dtype == "float64" and 1e-12 or 2e-5, what = what .. " " .. dtype}
+    local function close(x, y) t.close(x, y:to(dtype), tolerance) end
+    local det, sign, size
+    pg.record(function() det = linalg.det(a) return det end):backward()
+    close(det, pg.tensor(18.375 * 2 ^ sum, double))
+    local inverse = linalg.inv(base)
+    close(a.grad, inverse:t() * 18.375 * 2 ^ sum / rows / columns)
+    sign, size = linalg.slogdet(a)
+    t.equal(sign:item(), 1)
+    close(size, pg.tensor(log + sum * math.log(2), double))
+    close(linalg.inv(a), inverse / columns:reshape{3, 1} / rows:reshape(3))
+    close(linalg.solve(a, (base * rows):sum(2):to(dtype)), 1 / columns)
+  end
+  if t.device ~= "cpu" then t.skip("extreme matrices are scaled on the CPU only") end
+  check("float64", {-600, 0, 600}, {0, 0, 0}, "rows")
+  check("float64", {0, 0, 0}, {900, -900, 0}, "columns")
+  check("float64", {-500, 0, 500}, {450, 0, -450}, "both")
+  check("float64", {400, 400, 400}, {-400, -400, -400}, "cancelling")
+  check("float32", {-60, 0, 60}, {0, 0, 0}, "rows")
+  check("float32", {0, 0, 0}, {100, -100, 0}, "columns")
+  check("float32", {-50, -50, -50}, {50, 50, 50}, "cancelling")
+  for _, p in ipairs{-140, -60, 60, 120} do  -- what the dtype cannot hold is 0 or inf
+    local a = (base * 2 ^ p):to("float32")
+    local sign, size = linalg.slogdet(a)
+    t.check(sign:item() == 1 and math.abs(size:item() - log - 3 * p * math.log(2)) < 2e-3 * math.abs(p), "2^" .. p)
+    t.equal(linalg.det(a):item(), p < 0 and 0 or math.huge)
+  end
+  t.equal(linalg.inv(pg.eye(2) * 2 ^ -140):totable(), {{math.huge, 0}, {0, math.huge}})
+  t.equal({linalg.slogdet(pg.ones(3, 3) * 2 ^ -140)}, {pg.tensor(0), pg.tensor(-math.huge)})
+  local diag = pg.tensor{2 ^ -100, 2 ^ -100, 2 ^ 100, 2 ^ 100}
+  t.equal(linalg.det(diag:diag()):item(), 1)
+  t.equal(linalg.det(diag:flip(1):diag()):item(), 1)
+  t.equal(linalg.slogdet(pg.zeros(2, 2, double)):item(), 0)
+end)
+
 t.test("gradients of the determinant of singular matrices", function()
   local function slopes(a)
     local x = a:clone():attach_grad()

@@ -1,5 +1,6 @@
 #include "tensor/cpu/linalg/functions.h"
 #include "tensor/cpu/linalg/matrices.h"
+#include "tensor/cpu/linalg/scaled.h"
 #include "tensor/cpu/linalg/solve.h"
 
 #include <Eigen/LU>
@@ -30,6 +31,11 @@ struct Pivots {
     sign = T(sign_of(order));
     for (int64_t i = 0; i < n; ++i) pivots.push_back(lu[size_t(i * n + i)]);
   }
+  Product<T> product() const {
+    Product<T> out{sign};
+    for (const T p : pivots) out.multiply(p);
+    return out;
+  }
 };
 
 // Whether the inverse has most of its digits: no pivot is much smaller than another one.
@@ -42,14 +48,15 @@ bool is_regular(const std::vector<T>& pivots) {
 
 // cof(a)^T = adj(a) = det(P) det(Q) Q adj(U) L^-1 P for P a Q = L U with complete pivoting. With U = [V u; 0 p], where
 // V is regular unless all cofactors are 0, adj(U) = det(V) [p V^-1, -V^-1 u; 0, 1]. So nothing is divided by a pivot p
-// of 0.
+// of 0. Returns the power of two that the cofactors in `out` lack.
 template <class T>
-void cofactors_by_complete_pivoting(int64_t n, const T* a, T* out) {
+int64_t cofactors_by_complete_pivoting(int64_t n, const T* a, T* out) {
   const Eigen::FullPivLU<Columns<T>> f{Columns<T>(ConstRows<T>(a, n, n))};
   const Columns<T>& lu = f.matrixLU();
   const auto v = lu.topLeftCorner(n - 1, n - 1).template triangularView<Eigen::Upper>();
-  const T volume = lu.diagonal().head(n - 1).prod();
-  if (volume == T(0)) return void(std::fill_n(out, n * n, T(0)));
+  Product<T> volume;
+  for (int64_t i = 0; i < n - 1; ++i) volume.multiply(lu(i, i));
+  if (volume.mantissa == T(0)) return std::fill_n(out, n * n, T(0)), 0;
   Columns<T> adjugate = Columns<T>::Zero(n, n);
   adjugate.topLeftCorner(n - 1, n - 1).setIdentity();
   adjugate.topLeftCorner(n - 1, n - 1) *= lu(n - 1, n - 1);
@@ -58,24 +65,39 @@ void cofactors_by_complete_pivoting(int64_t n, const T* a, T* out) {
   adjugate(n - 1, n - 1) = 1;
   const T sign = T(f.permutationP().determinant() * f.permutationQ().determinant());
   lu.template triangularView<Eigen::UnitLower>().template solveInPlace<Eigen::OnTheRight>(adjugate);
-  Rows<T>(out, n, n) = (f.permutationQ() * (adjugate * (sign * volume)) * f.permutationP()).transpose();
+  Rows<T>(out, n, n) = (f.permutationQ() * (adjugate * (sign * volume.mantissa)) * f.permutationP()).transpose();
+  return volume.exponent;
+}
+
+// The cofactors of a matrix without extreme elements, but for a power of two, which is returned.
+template <class T>
+int64_t scaled_cofactors(int64_t n, const T* a, T* out) {
+  const Pivots<T> f(n, a);
+  if (!is_regular(f.pivots) || f.sign == T(0)) return cofactors_by_complete_pivoting(n, a, out);
+  const Matrix<T> identity = Matrix<T>::Identity(n, n);
+  Matrix<T> inverse(n, n);
+  solve(n, n, a, identity.data(), inverse.data());
+  const Product<T> product = f.product();
+  Rows<T>(out, n, n) = inverse.transpose() * product.mantissa;
+  return product.exponent;
 }
 
 }  // namespace
 
 template <class T>
 T determinant(int64_t n, const T* a) {
-  const Pivots<T> f(n, a);
-  T product = f.sign;
-  for (const T p : f.pivots) product *= p;
-  return product;
+  const Scaled<T> s(n, a);
+  Product<T> product = Pivots<T>(n, s.data()).product();
+  product.exponent += s.total();
+  return product.value();
 }
 
 template <class T>
 LogDeterminant<T> log_determinant(int64_t n, const T* a) {
-  const Pivots<T> f(n, a);
+  const Scaled<T> s(n, a);
+  const Pivots<T> f(n, s.data());
   if (f.sign == T(0)) return {T(0), -std::numeric_limits<T>::infinity()};
-  LogDeterminant<T> out{f.sign, T(0)};
+  LogDeterminant<T> out{f.sign, T(double(s.total()) * 0.693147180559945309417)};
   for (const T p : f.pivots) {
     out.log += std::log(std::abs(p));
     out.sign *= std::isnan(p) ? p : std::copysign(T(1), p);
@@ -87,14 +109,11 @@ template <class T>
 void cofactors(int64_t n, const T* a, T* out) {
   if (n == 0) return;
   if (!all_finite(a, n * n)) return fill_nan(out, n * n);
-  const Pivots<T> f(n, a);
-  if (!is_regular(f.pivots) || f.sign == T(0)) return cofactors_by_complete_pivoting(n, a, out);
-  T product = f.sign;
-  for (const T p : f.pivots) product *= p;
-  const Matrix<T> identity = Matrix<T>::Identity(n, n);
-  Matrix<T> inverse(n, n);
-  solve(n, n, a, identity.data(), inverse.data());
-  Rows<T>(out, n, n) = inverse.transpose() * product;
+  const Scaled<T> s(n, a);
+  const int64_t exponent = scaled_cofactors(n, s.data(), out) + s.total();
+  const T factor = times_power(T(1), exponent);
+  if (!s.changed() && std::isnormal(factor)) return void(Rows<T>(out, n, n) *= factor);
+  for (int64_t k = 0; k < n * n; ++k) out[k] = times_power(out[k], exponent - s.row(k / n) - s.column(k % n));
 }
 
 template float determinant<float>(int64_t, const float*);

@@ -3,6 +3,7 @@
 #include "tensor/cpu/linalg/solve.h"
 
 #include "tensor/cpu/linalg/matrices.h"
+#include "tensor/cpu/linalg/scaled.h"
 
 #include <Eigen/Cholesky>
 #include <Eigen/LU>
@@ -151,13 +152,39 @@ bool factor_lu(int64_t n, T* a, std::vector<int64_t>& order) {
 }
 
 template <class T>
-bool solve(int64_t n, int64_t columns, const T* a, const T* b, T* x) {
-  if (n == 0 || columns == 0) return true;
+static bool solve_plain(int64_t n, int64_t columns, const T* a, const T* b, T* x) {
   if (n > kSmall) return solve_large(n, columns, a, b, x);
   const Eigen::PartialPivLU<Matrix<T>> lu(Eigen::Map<const Matrix<T>>(a, n, n));
   for (int64_t i = 0; i < n; ++i)
     if (lu.matrixLU()(i, i) == T(0)) return false;
   Eigen::Map<Matrix<T>>(x, n, columns) = lu.solve(Eigen::Map<const Matrix<T>>(b, n, columns));
+  return true;
+}
+
+// With a_ij = c_ij 2^(r_i + s_j) and c y = 2^-r_i b, x is 2^-s_j y. Each column of b is scaled to a largest element
+// near 1 as well.
+template <class T>
+bool solve(int64_t n, int64_t columns, const T* a, const T* b, T* x) {
+  if (n == 0 || columns == 0) return true;
+  const Scaled<T> c(n, a);
+  if (!c.changed()) return solve_plain(n, columns, a, b, x);
+  std::vector<T> right(size_t(n * columns));
+  std::vector<int64_t> largest(size_t(columns), 0);
+  for (int64_t j = 0; j < columns; ++j) {
+    bool none = true;
+    for (int64_t i = 0; i < n; ++i) {
+      const T v = b[i * columns + j];
+      if (v == T(0) || !std::isfinite(v)) continue;
+      const int64_t exponent = std::ilogb(v) - c.row(i);
+      largest[size_t(j)] = none ? exponent : std::max(largest[size_t(j)], exponent);
+      none = false;
+    }
+    for (int64_t i = 0; i < n; ++i)
+      right[size_t(i * columns + j)] = times_power(b[i * columns + j], -c.row(i) - largest[size_t(j)]);
+  }
+  if (!solve_plain(n, columns, c.data(), right.data(), x)) return false;
+  for (int64_t k = 0; k < n * columns; ++k)
+    x[k] = times_power(x[k], largest[size_t(k % columns)] - c.column(k / columns));
   return true;
 }
 
