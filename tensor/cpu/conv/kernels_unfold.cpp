@@ -41,12 +41,12 @@ struct Windows {
   int64_t plane() const { return rows.size * columns.size; }
   int64_t count() const { return rows.windows * columns.windows; }
 
-  // Calls f(place in the image, place in the row of the columns, count) for the runs of elements that the windows have
-  // at `tap`. Elements of the image are `columns.stride` apart.
+  // Calls f(place in the image, place in the row of the columns, count) for the runs of elements that the windows from
+  // `begin` to `end` - 1 of a row have at `tap`. Elements of the image are `columns.stride` apart.
   template <class F>
-  void runs(int64_t tap, F f) const {
+  void runs(int64_t tap, int64_t begin, int64_t end, F f) const {
     const int64_t ky = tap / columns.kernel, kx = tap % columns.kernel;
-    const int64_t left = columns.first(kx), width = columns.end(kx) - left;
+    const int64_t left = std::max(columns.first(kx), begin), width = std::min(columns.end(kx), end) - left;
     if (width <= 0) return;
     for (int64_t y = rows.first(ky); y < rows.end(ky); ++y)
       f((y * rows.stride + rows.start(ky)) * columns.size + left * columns.stride + columns.start(kx),
@@ -66,21 +66,29 @@ struct Windows {
   }
 };
 
+// Windows that are far apart are copied in blocks for several taps, so that these read the same lines of the cache.
 template <class T>
 void copy_windows(const Windows& w, const T* x, T* out) {
-  const int64_t count = w.count(), taps = w.taps(), step = w.columns.stride;
+  const int64_t count = w.count(), taps = w.taps(), step = w.columns.stride, across = w.columns.windows;
+  const int64_t block = step < 8 ? across : 64, tile = step < 8 ? 1 : 16;
   parallel_for(w.planes * taps, kGrain / count + 1, [&](int64_t begin, int64_t end) {
     Poller poll;
-    for (int64_t i = begin; i < end; ++i) {
+    if (w.rows.padding > 0 || w.columns.padding > 0)
+      in_polled_blocks((end - begin) * count, 1 << 20, [&](int64_t from, int64_t to) {
+        std::fill(out + begin * count + from, out + begin * count + to, T(0));
+      });
+    const auto copy = [&](int64_t i, int64_t first) {
       T* row = out + i * count;
       const T* plane = x + i / taps * w.plane();
-      in_polled_blocks(count, 1 << 20, [&](int64_t from, int64_t to) { std::fill(row + from, row + to, T(0)); });
-      w.runs(i % taps, [&](int64_t from, int64_t to, int64_t n) {
+      w.runs(i % taps, first, first + block, [&](int64_t from, int64_t to, int64_t n) {
         poll(n);
         if (step == 1) return void(std::copy_n(plane + from, n, row + to));
         for (int64_t k = 0; k < n; ++k) row[to + k] = plane[from + k * step];
       });
-    }
+    };
+    for (int64_t i = begin; i < end; i += tile)
+      for (int64_t first = 0; first < across; first += block)
+        for (int64_t k = i; k < std::min(i + tile, end); ++k) copy(k, first);
   });
 }
 
@@ -95,7 +103,7 @@ void add_windows(const Windows& w, const T* x, T* out) {
       for (int64_t tap = 0; tap < taps; ++tap) {
         const T* row = x + (i * taps + tap) * count;
         poll();
-        w.runs(tap, [&](int64_t to, int64_t from, int64_t n) {
+        w.runs(tap, 0, w.columns.windows, [&](int64_t to, int64_t from, int64_t n) {
           poll(n);
           for (int64_t k = 0; k < n; ++k) plane[to + k * step] += row[from + k];
         });

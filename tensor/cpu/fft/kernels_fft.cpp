@@ -22,6 +22,17 @@ constexpr int64_t kCacheBytes = 256 << 10;  // of their working memory
 constexpr int64_t kGrain = 4096;            // elements that take about 10 µs
 constexpr int64_t kApart = 80;              // elements between arrays, so that they do not share the sets of a cache
 
+// Calls f(k) for the lanes k. The loop over all of them has a known length and is vectorized.
+template <class F>
+void each_lane(int64_t count, F f) {
+  if (count == kMaxLanes) {
+    PERIGEE_INDEPENDENT
+    for (int64_t k = 0; k < kMaxLanes; ++k) f(k);
+  } else {
+    for (int64_t k = 0; k < count; ++k) f(k);
+  }
+}
+
 // The places of some lines in an array of `lines`; element j of line k is at first[k] + j * apart.
 struct Places {
   std::array<int64_t, kMaxLanes> first;
@@ -37,7 +48,7 @@ struct Places {
     Poller poll;
     if (apart > 1 && first[size_t(count) - 1] == first[0] + count - 1) {
       for (int64_t j = 0; j < n; ++j, poll(count))
-        for (int64_t k = 0; k < count; ++k) f(j, k, first[0] + j * apart + k);
+        each_lane(count, [&, at = first[0] + j * apart](int64_t k) { f(j, k, at + k); });
       return;
     }
     constexpr int64_t kTile = 16;
@@ -181,12 +192,11 @@ class RealLines {
     for (int64_t j = 0; j <= h_; ++j, poll(count)) {
       const int64_t p = (j == h_ ? 0 : j) * count, q = (j == 0 ? 0 : h_ - j) * count, o = j * count;
       const T c = plan_->root_re[size_t(j)], s = plan_->root_im[size_t(j)];
-      PERIGEE_INDEPENDENT
-      for (int64_t k = 0; k < count; ++k) {
+      each_lane(count, [=](int64_t k) {
         const T re = z.im[p + k] + z.im[q + k], im = z.re[q + k] - z.re[p + k];
         v.re[o + k] = z.re[p + k] + z.re[q + k] + c * re - s * im;
         v.im[o + k] = z.im[p + k] - z.im[q + k] + c * im + s * re;
-      }
+      });
     }
   }
 
@@ -196,12 +206,11 @@ class RealLines {
     for (int64_t j = 0; j < h_; ++j, poll(count)) {
       const int64_t p = j * count, q = (h_ - j) * count;
       const T c = plan_->root_re[size_t(j)], s = -plan_->root_im[size_t(j)];
-      PERIGEE_INDEPENDENT
-      for (int64_t k = 0; k < count; ++k) {
+      each_lane(count, [=](int64_t k) {
         const T re = v.re[p + k] - v.re[q + k], im = v.im[p + k] + v.im[q + k];
         z.re[p + k] = v.re[p + k] + v.re[q + k] - (c * im + s * re);
         z.im[p + k] = v.im[p + k] - v.im[q + k] + (c * re - s * im);
-      }
+      });
     }
   }
 
