@@ -1,8 +1,10 @@
-// ctc_loss by the forward-backward algorithm in log space (Graves et al., Connectionist temporal classification, 2006),
-// over numbers that carry derivatives, so that one algorithm gives the derivatives of all orders.
+// ctc_loss by the forward-backward algorithm (Graves et al., Connectionist temporal classification, 2006), over numbers
+// that carry derivatives, so that one algorithm gives the derivatives of all orders. The numbers have exponents of
+// their own, which costs less than logarithms.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -18,18 +20,40 @@ namespace {
 
 enum Input { kLogProbs, kTargets, kSteps, kLabels, kDirections };
 
-constexpr double kNever = -std::numeric_limits<double>::infinity();
+constexpr int kBits = 256;  // of the unit of exponents
+constexpr double kUnit = 0x1p256, kLogUnit = kBits * 0.693147180559945309417;
+constexpr int64_t kLow = -(int64_t(1) << 60);  // the exponent of 0, so that sums need not ask for it
 
-// exp(log) (1 + the sum of part[S - 1] e_S over the sets S of directions, bit i for direction i), where e_S is the
-// product of infinitesimals e_i with e_i² = 0. The coefficient of the whole set is the mixed derivative.
+template <int N>
+struct Parts : std::array<double, size_t(N)> {};
+template <>
+struct Parts<0> {  // a std::array would have a size
+  constexpr size_t size() const { return 0; }
+  double& operator[](size_t) const { std::abort(); }
+};
+
+// mantissa 2^(256 exponent) (1 + the sum of part[S - 1] e_S over the sets S of directions, bit i for direction i),
+// where e_S is the product of infinitesimals e_i with e_i² = 0. The coefficient of the whole set is the mixed
+// derivative. Products bring the mantissa near to 2^-128 to 2^128, so sums need not.
 template <int K>
 struct Jet {
   static constexpr int kSets = 1 << K;
-  double log = kNever;
-  [[no_unique_address]] std::array<double, kSets - 1> part = {};
+  double mantissa = 0;
+  int64_t exponent = kLow;
+  [[no_unique_address]] Parts<kSets - 1> part = {};
 
+  static Jet exp(double x) {
+    if (x == -std::numeric_limits<double>::infinity()) return {};
+    if (!(std::abs(x) > kLogUnit / 2 && std::abs(x) < 1e15)) return {std::exp(x), 0};
+    const double units = std::round(x / kLogUnit);
+    return {std::exp(x - units * kLogUnit), int64_t(units)};
+  }
+  bool is_zero() const { return mantissa == 0; }
   double at(int set) const { return set == 0 ? 1 : part[size_t(set) - 1]; }
-  double derivative() const { return std::exp(log) * at(kSets - 1); }
+  double log() const { return std::log(mantissa) + double(exponent) * kLogUnit; }
+  double derivative() const {
+    return std::ldexp(mantissa, int(kBits * std::clamp<int64_t>(exponent, -8, 8))) * at(kSets - 1);
+  }
 };
 
 // Calls f(U, S without U) for the subsets U of S other than S and the empty set.
@@ -40,7 +64,12 @@ void proper_subsets(int set, F f) {
 
 template <int K>
 Jet<K> operator*(const Jet<K>& a, const Jet<K>& b) {
-  Jet<K> out{a.log + b.log};
+  Jet<K> out{a.mantissa * b.mantissa, a.exponent + b.exponent};
+  if (out.mantissa >= 0x1p128) {
+    out.mantissa /= kUnit, ++out.exponent;
+  } else if (out.mantissa < 0x1p-128) {
+    out.mantissa *= kUnit, --out.exponent;
+  }
   for (int s = 1; s < Jet<K>::kSets; ++s) {
     double sum = a.at(s) + b.at(s);
     proper_subsets(s, [&](int u, int rest) { sum += a.at(u) * b.at(rest); });
@@ -51,7 +80,7 @@ Jet<K> operator*(const Jet<K>& a, const Jet<K>& b) {
 
 template <int K>
 Jet<K> inverse(const Jet<K>& a) {
-  Jet<K> out{-a.log};
+  Jet<K> out{1 / a.mantissa, -a.exponent};
   for (int s = 1; s < Jet<K>::kSets; ++s) {
     double sum = a.at(s);
     proper_subsets(s, [&](int u, int rest) { sum += a.at(u) * out.at(rest); });
@@ -62,11 +91,14 @@ Jet<K> inverse(const Jet<K>& a) {
 
 template <int K>
 Jet<K> operator+(const Jet<K>& a, const Jet<K>& b) {
-  if (a.log == kNever) return b;
-  if (b.log == kNever) return a;
-  const double gap = std::exp(-std::abs(a.log - b.log));
-  const double x = a.log >= b.log ? 1 : gap, y = a.log >= b.log ? gap : 1;
-  Jet<K> out{std::max(a.log, b.log) + std::log(x + y)};
+  if constexpr (K > 0) {
+    if (a.is_zero()) return b;
+    if (b.is_zero()) return a;
+  }
+  const auto scaled = [](double v, int64_t gap) { return v * (gap == 0 ? 1.0 : gap == 1 ? 1 / kUnit : 0.0); };
+  const int64_t exponent = std::max(a.exponent, b.exponent);
+  const double x = scaled(a.mantissa, exponent - a.exponent), y = scaled(b.mantissa, exponent - b.exponent);
+  Jet<K> out{x + y, exponent};
   for (size_t s = 0; s < out.part.size(); ++s) out.part[s] = (x * a.part[s] + y * b.part[s]) / (x + y);
   return out;
 }
@@ -146,7 +178,7 @@ struct Emissions {
   }
   // exp of element i, moved along the directions.
   Jet<K> at(int64_t i) const {
-    Jet<K> out{double(x[i])};
+    Jet<K> out = Jet<K>::exp(double(x[i]));
     for (int s = 1; s < Jet<K>::kSets; ++s) {
       const int last = s & -s;
       int k = 0;
@@ -160,11 +192,12 @@ struct Emissions {
 // The forward variables of one step from those of the step before.
 template <class T, int K>
 void forward_step(const Emissions<T, K>& e, const Sample& s, int64_t row, const Jet<K>* before, Jet<K>* now) {
+  const Jet<K> blank = e.at(row + s.states[0]);
   for (int64_t i = 0; i < s.count(); ++i) {
     Jet<K> sum = before[i];
     if (i >= 1) sum = sum + before[i - 1];
     if (s.skips(i)) sum = sum + before[i - 2];
-    now[i] = sum.log == kNever ? sum : sum * e.at(row + s.states[size_t(i)]);
+    now[i] = sum.is_zero() ? sum : sum * (i % 2 ? e.at(row + s.states[size_t(i)]) : blank);
   }
 }
 
@@ -181,7 +214,7 @@ Jet<K> path_total(const Sample& s, const Jet<K>* last) {
 
 template <class T>
 double loss_of(const Problem& p, const Emissions<T, 0>& e, const Sample& s) {
-  if (s.hopeless()) return -kNever;
+  if (s.hopeless()) return std::numeric_limits<double>::infinity();
   if (s.steps == 0) return 0;
   std::vector<Jet<0>> before(s.states.size()), now(s.states.size());
   Poller poll;
@@ -190,7 +223,7 @@ double loss_of(const Problem& p, const Emissions<T, 0>& e, const Sample& s) {
     t == 0 ? forward_start(e, s, row, now.data()) : forward_step(e, s, row, before.data(), now.data());
     std::swap(before, now);
   }
-  return -path_total(s, before.data()).log;
+  return -path_total(s, before.data()).log();
 }
 
 template <class T>
@@ -213,7 +246,7 @@ void backward_step(const Sample& s, const std::vector<Jet<K>>& later, std::vecto
   const int64_t n = s.count();
   for (int64_t i = 0; i < n; ++i) {
     if (later.empty()) {
-      now[size_t(i)] = i + 2 >= n ? Jet<K>{0} : Jet<K>{};
+      now[size_t(i)] = i + 2 >= n ? Jet<K>{1, 0} : Jet<K>{};
       continue;
     }
     Jet<K> sum = later[size_t(i)];
@@ -236,9 +269,9 @@ class Slope {
     if (never && zero_) return;
     if (!never) run_forward(s);
     const Jet<K> total = never ? Jet<K>{} : path_total(s, &forward_[size_t((s.steps - 1) * s.count())]);
-    if (zero_ && total.log == kNever) return;
+    if (zero_ && total.is_zero()) return;
     for (int64_t t = 0; t < s.steps; ++t) add_classes(s, t);
-    if (total.log == kNever) return fail(s);
+    if (total.is_zero()) return fail(s);
     run_backward(s, inverse(total));
   }
 
@@ -265,12 +298,13 @@ class Slope {
     for (int64_t t = s.steps - 1; t >= 0; --t, poll_(32 * s.count())) {
       const int64_t row = p_.row(s, t);
       backward_step(s, later, now);
+      const Jet<K> blank = e_.at(row + s.states[0]);
       for (int64_t i = 0; i < s.count(); ++i) {
         const Jet<K>& before = forward_[size_t(t * s.count() + i)];
         const size_t state = size_t(s.states[size_t(i)]);
-        if (before.log != kNever && now[size_t(i)].log != kNever)
-          posterior[state] += (before * now[size_t(i)] * scale).derivative();
-        if (now[size_t(i)].log != kNever) now[size_t(i)] = now[size_t(i)] * e_.at(row + int64_t(state));
+        if (now[size_t(i)].is_zero()) continue;
+        if (!before.is_zero()) posterior[state] += (before * now[size_t(i)] * scale).derivative();
+        now[size_t(i)] = now[size_t(i)] * (i % 2 ? e_.at(row + int64_t(state)) : blank);
       }
       for (int64_t state : s.states) {
         out_[row + state] = T(double(out_[row + state]) - posterior[size_t(state)]);
