@@ -31,7 +31,14 @@ function sparse.is(p) return lookups[p] ~= nil end
 local function parts_of(p)
   if not run_hooks.tracing() then return lookups[p] end
   local notes = run_hooks.notes(lookups[p])
-  notes.parts = notes.parts or {}
+  if not notes.parts then
+    notes.parts = {}
+    run_hooks.at_end(function()
+      if not sparse.is_fresh(p) then return end
+      sparse.gather(p)  -- no step took the gradient
+      core.mark_fresh(p)
+    end)
+  end
   return notes.parts
 end
 
@@ -118,9 +125,11 @@ end
 --- sparse.gather(p) moves the gradients of lookups to the gradient of p itself, which has the size of p.
 function sparse.gather(p)
   local parts, grad, any = parts_of(p), core.detach(read_grad(p)), false
-  if p.grad_req == "write" and not parts.dense and not select(2, grad_state(p)) then grad = ops.zeros_like(grad) end
+  local _, own = grad_state(p)
+  if p.grad_req == "write" and not parts.dense and not own then grad = ops.zeros_like(grad) end
   for _, part in ipairs(parts) do
-    if is_done(part) then
+    -- A backward that wrote the gradient of p itself replaced those of lookups before the last update.
+    if is_done(part) and (is_fresh(part) or not (own and p.grad_req == "write")) then
       grad, any = ops.index_add(grad, 1, part.index, part.leaf.grad:reshape{-1, p:size(2)}), true
     end
   end
@@ -128,6 +137,16 @@ function sparse.gather(p)
   filter(parts, function(part) return not is_done(part) end)
   parts.dense = true
   write_grad(p, grad)
+end
+
+--- sparse.used_rows(p) -> index, gradient as sparse.rows; of a dense gradient the rows that are not all 0.
+function sparse.used_rows(p)
+  local _, own = grad_state(p)
+  if not own and not sparse.is_dense(p) then return sparse.rows(p) end
+  sparse.gather(p)
+  local grad = core.detach(read_grad(p))
+  local index = grad:ne(0):any(2):nonzero():reshape{-1}
+  return index, grad:index_select(1, index)
 end
 
 --- sparse.scale(p, f) replaces the gradient g of each lookup by f(g).

@@ -190,12 +190,13 @@ int grad_state(lua_State* L, State& state) {
   return 2;
 }
 
-int mark_stale(lua_State* L, State& state) {
-  TapeNode* leaf = leaf_of(touched(L, state, 1, "mark_stale"));
+template <bool kFresh>
+int mark(lua_State* L, State& state) {
+  TapeNode* leaf = leaf_of(touched(L, state, 1, kFresh ? "mark_fresh" : "mark_stale"));
   if (leaf && state.trace)
-    state.trace->set_fresh(*leaf, false);
+    state.trace->set_fresh(*leaf, kFresh);
   else if (leaf)
-    leaf->fresh = false;
+    leaf->fresh = kFresh;
   return 0;
 }
 
@@ -308,7 +309,8 @@ void open_autograd(lua_State* L, State& state) {
                       {"set_grad_req", entry<set_grad_req>},
                       {"requires_grad", entry<get_requires_grad>},
                       {"grad_state", entry<grad_state>},
-                      {"mark_stale", entry<mark_stale>},
+                      {"mark_stale", entry<mark<false>>},
+                      {"mark_fresh", entry<mark<true>>},
                       {"backward", entry<run_backward>},
                       {"gradients", entry<run_gradients>},
                       {"set_recompute", entry<set_recompute>},

@@ -10,7 +10,7 @@ local hooks                       -- those of the trace in progress
 --- = {f, …}, notes =, read = the set of functions passed to pg.live}. With a list `named` the trace is of an export: no
 --- hook will run, and run_hooks.name adds to the list.
 function run_hooks.collect(named)
-  hooks = {before = {}, after = {}, notes = {}, read = {}, named = named, names = {}, recording = core.is_recording()}
+  hooks = {before = {}, after = {}, ends = {}, notes = {}, read = {}, named = named, names = {}, recording = core.is_recording()}
 end
 function run_hooks.finish()
   local done = hooks
@@ -24,6 +24,15 @@ function run_hooks.before_run(f) hooks.before[#hooks.before + 1] = f end
 
 --- run_hooks.after_run(f) calls f after each successful run.
 function run_hooks.after_run(f) hooks.after[#hooks.after + 1] = f end
+
+--- run_hooks.at_end(f) calls f when the traced function has returned, as the last part of the trace.
+function run_hooks.at_end(f) hooks.ends[#hooks.ends + 1] = f end
+
+--- run_hooks.ended(…) calls these functions and returns its arguments.
+function run_hooks.ended(...)
+  for _, f in ipairs(hooks.ends) do f() end
+  return ...
+end
 
 --- run_hooks.notes(object) -> a table in which the object can store data for the rest of this trace, empty at first.
 function run_hooks.notes(object)

@@ -381,7 +381,7 @@ local function trace_body(cache, w, n, arguments)
   local results = pack(xpcall(core.finally, core.keep_traceback, undo, function()
     graphs.off = off + 1
     run_hooks.collect()
-    return trace.backend.trace(function(...) return logs.run(w, cache.body, ...) end, n, unpack(arguments, 1, n))
+    return trace.backend.trace(function(...) return run_hooks.ended(logs.run(w, cache.body, ...)) end, n, unpack(arguments, 1, n))
   end))
   return results, hooks
 end

@@ -100,8 +100,8 @@ function Dropout:describe() return tostring(self.rate) end
 --- updates these rows and their states only, as MXNet's lazy_update: the time depends on the number of rows and not on
 --- input_dim. Weight decay and momentum do not change other rows. This holds eagerly and in pg.jit with record, backward and
 --- step inside. Reading weight.grad makes the gradient dense, so that it can be clipped; the step then updates the rows that
---- are not all 0. The gradient is also dense where backward runs outside of a hybridized net, in pg.checkpoint, and with
---- weights that are used elsewhere too. LAMB, LARS and LBSGD, which need the norm of the whole weight, and optimizers with
+--- are not all 0. The gradient is also dense where backward runs outside of a hybridized net, in pg.checkpoint, in a jitted
+--- function whose caller does the step, and with weights that are used elsewhere too. LAMB, LARS and LBSGD, which need the norm of the whole weight, and optimizers with
 --- lazy_update = false update all rows. pg.autograd.grad takes no weight with sparse gradients.
 --- Example: local layer = pg.nn.Embedding(10, 4)
 --- layer:initialize()
@@ -134,6 +134,17 @@ function Embedding:forward(x)
   return (self._sparse and self._sparse.lookup or ops.embedding)(x, self.weight, self._options)
 end
 function Embedding:describe() return table.concat(param.shape(self.weight), " -> ") end
+
+--- embedding:grad_rows() -> index, rows: with sparse_grad the numbers of the rows of weight that have a gradient, from 1 in
+--- ascending order, and the rows of the gradient; nil before backward. Unlike weight.grad it does not make the gradient dense.
+--- Of a dense gradient it returns the rows that are not all 0.
+function Embedding:grad_rows()
+  if not self._sparse then
+    core.fail("grad_rows", "the gradient of this %s is dense; read weight.grad, or make the layer with sparse_grad = true", self._name)
+  end
+  if core.tracing() then core.fail("grad_rows", "which rows have a gradient is known after a run; call it outside of the traced function") end
+  return self._sparse.used_rows(self.weight)
+end
 
 --- nn.SparseEmbedding(input_dim, output_dim, {the options of Embedding}): an Embedding with sparse_grad = true.
 --- Example: local layer = pg.nn.SparseEmbedding(10, 4):initialize()

@@ -6,15 +6,11 @@ local rows = {}
 
 -- Returns the index and the gradients of the rows to update, or the whole gradient if all of them are.
 local function select_rows(optimizer, p)
-  local _, dense = core.grad_state(p)
-  dense = dense or sparse.is_dense(p)
+  local _, own = core.grad_state(p)
   local whole = optimizer.needs_whole or optimizer.lazy_update == false
-  if not whole and not dense then return sparse.rows(p) end
+  if not whole and not (core.tracing() and (own or sparse.is_dense(p))) then return sparse.used_rows(p) end
   sparse.gather(p)
-  local grad = core.detach(sparse.own_grad(p))
-  if whole or core.tracing() then return nil, grad end
-  local index = grad:ne(0):any(2):nonzero():reshape{-1}
-  return index, grad:index_select(1, index)
+  return nil, core.detach(sparse.own_grad(p))
 end
 
 -- A state that has no rows is updated as it is.

@@ -146,6 +146,59 @@ t.test("gradients accumulate, are replaced, and are set to zeros", function()
   end
 end)
 
+t.test("grad_rows reads the rows that have a gradient", function()
+  for way, jit in pairs(ways) do
+    local layer = make{index_base = 0}
+    t.equal({layer:grad_rows()}, {})
+    local trainer = optim.Trainer(layer, "sgd", {learning_rate = 1})
+    local run = jit(function(x)
+      pg.record(function() return (layer(x) * pg.tensor{1, 2, 3}):sum() + layer(x[1]):sum() end):backward()
+    end)
+    local function check(index, rows)
+      local i, g = layer:grad_rows()
+      t.equal({i.dtype, i:totable()}, {"int64", index}, way)
+      t.equal(g:totable(), rows, way)
+    end
+    run(ids{5, 2, 5})
+    check({3, 6}, {{1, 2, 3}, {3, 5, 7}})
+    check({3, 6}, {{1, 2, 3}, {3, 5, 7}})
+    trainer:step(1)
+    t.equal(layer.weight:totable()[6], {-2, -4, -6})
+    run(ids{0, 0, 0})
+    check({1}, {{4, 7, 10}})
+    t.equal(layer.weight.grad:sum():item(), 21)  -- dense from here on
+    check({1}, {{4, 7, 10}})
+  end
+  local layer = make()
+  pg.record(function() return layer(ids{2, 4}):linear(layer.weight):sum() end):backward()
+  t.equal(layer:grad_rows():totable(), {1, 2, 3, 4, 5, 6})
+  t.error_contains(function() nn.Embedding(2, 2):initialize():grad_rows() end, "make the layer with sparse_grad = true")
+  t.error_contains(function() pg.jit(function() return layer:grad_rows() end)() end, "outside of the traced function")
+end)
+
+t.test("a step outside of the jitted function that runs backward", function()
+  same_as_dense(function(layer, trainer, jit)
+    local run = jit(function(x) pg.record(function() return (layer(x) * pg.tensor{1, 2, 3}):sum() end):backward() end)
+    return function(x)
+      run(x)
+      trainer:step(2)
+    end
+  end, inputs)
+  local layer = make()
+  local trainer = optim.Trainer(layer, "sgd", {learning_rate = 1})
+  local function backward(x) pg.record(function() return layer(x):sum() end):backward() end
+  local jitted = pg.jit(backward)
+  for _, run in ipairs{jitted, backward, jitted, jitted, backward} do
+    run(ids{2, 2})
+    t.equal(layer.weight.grad:sum(2):totable(), {0, 6, 0, 0, 0, 0})
+    trainer:step(1)
+    run(ids{5})
+    t.equal(layer:grad_rows():totable(), {5})
+    trainer:step(1)
+  end
+  t.equal(layer.weight:sum(2):totable(), {3, -27, 3, 3, -12, 3})
+end)
+
 t.test("grad is a dense copy; indices may begin at 0; frozen weights get none", function()
   local layer = make{index_base = 0}
   local trainer = optim.Trainer(layer, "sgd", {learning_rate = 1})
