@@ -2,24 +2,12 @@
 // wrong results for matrices with many equal singular values, such as a sparse matrix of zeros and ones.
 #include "tensor/cpu/linalg/bidiagonal.h"
 
-#include <Eigen/Jacobi>
+#include "tensor/cpu/linalg/rotations.h"
 
 namespace pg::cpu {
 namespace {
 
 constexpr int64_t kSweeps = 60;  // for each singular value; two or three are common
-
-template <class T>
-struct Rotation {
-  T c = 1, s = 0, r = 0;
-  Rotation(T y, T z) : r(std::hypot(y, z)) {  // turns (y, z) into (r, 0)
-    if (r > 0) c = y / r, s = z / r;
-  }
-  // Replaces columns i and j by c i + s j and c j - s i.
-  void turn(Columns<T>* m, int64_t i, int64_t j) const {
-    if (m) m->applyOnTheRight(i, j, Eigen::JacobiRotation<T>(c, -s));
-  }
-};
 
 template <class T>
 class Solver {
@@ -34,7 +22,7 @@ class Solver {
     int64_t high = n_ - 1;
     for (int64_t sweeps = 0; sweeps < kSweeps * n_; ++sweeps) {
       const int64_t low = unreduced(high);
-      if (high <= 0) return true;
+      if (high <= 0) return u_.apply(), v_.apply(), true;
       poll_kernel();
       if (!drop_zeros(low, high)) sweep(low, high);
     }
@@ -73,7 +61,7 @@ class Solver {
       const Rotation<T> g(d_[j], f);
       d_[j] = g.r;
       if (j < high) f = -g.s * e_[j], e_[j] *= g.c;
-      g.turn(u_, j, i);
+      u_.add(g, j, i);
     }
   }
 
@@ -84,7 +72,7 @@ class Solver {
       const Rotation<T> g(d_[j], f);
       d_[j] = g.r;
       if (j > low) f = -g.s * e_[j - 1], e_[j - 1] *= g.c;
-      g.turn(v_, j, high);
+      v_.add(g, j, high);
     }
   }
 
@@ -106,20 +94,20 @@ class Solver {
       e_[k] = right.c * e_[k] - right.s * d_[k];
       z = right.s * d_[k + 1];
       d_[k + 1] *= right.c;
-      right.turn(v_, k, k + 1);
+      v_.add(right, k, k + 1);
       const Rotation<T> left(y, z);
       d_[k] = left.r;
       y = left.c * e_[k] + left.s * d_[k + 1];
       d_[k + 1] = left.c * d_[k + 1] - left.s * e_[k];
       e_[k] = y;
       if (k + 1 < high) z = left.s * e_[k + 1], e_[k + 1] *= left.c;
-      left.turn(u_, k, k + 1);
+      u_.add(left, k, k + 1);
     }
   }
 
   int64_t n_;
   T *d_, *e_, negligible_;
-  Columns<T>*u_, *v_;
+  ColumnRotations<T> u_, v_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "tensor/cpu/linalg/bidiagonal.h"
 #include "tensor/cpu/linalg/matrices.h"
+#include "tensor/cpu/linalg/tridiagonal.h"
 
 #include <Eigen/Eigenvalues>
 #include <Eigen/QR>
@@ -21,7 +22,8 @@ T power_of_two_near(const T* x, int64_t count) {
   return most == T(0) ? T(1) : std::ldexp(T(1), std::max(std::ilogb(most), std::numeric_limits<T>::min_exponent));
 }
 
-constexpr int64_t kJacobi = 16;  // up to this size one-sided Jacobi rotations are as fast, and more exact
+constexpr int64_t kSmallEigen = 48;  // up to this size Eigen's rotations of whole columns are as fast
+constexpr int64_t kJacobi = 16;      // up to this size one-sided Jacobi rotations are as fast, and more exact
 
 // Whether the element of a vector with the largest absolute value is negative.
 template <class Vector>
@@ -141,22 +143,47 @@ void svd(int64_t m, int64_t n, bool full, const T* a, T* u, T* s, T* vh) {
   fill_some(vh, n * (full ? n : k));
 }
 
+// The eigenvalues, and the eigenvectors in the columns of `vectors`, by our own rotations of columns. Returns false if
+// it does not converge.
+template <class T>
+static bool large_eigh(const Columns<T>& a, T* values, Rows<T> vectors) {
+  const int64_t n = a.rows();
+  const T scale = power_of_two_near(a.data(), n * n);
+  const Eigen::Tridiagonalization<Columns<T>> f(a / scale);
+  Eigen::Matrix<T, Eigen::Dynamic, 1> d = f.diagonal(), e = f.subDiagonal();
+  Columns<T> q = f.matrixQ();
+  if (!tridiagonal_eigen<T>(n, d.data(), e.data(), q)) return false;
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) order[size_t(i)] = i;
+  std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) { return d(i) < d(j); });
+  for (int64_t i = 0; i < n; ++i) {
+    values[i] = d(order[size_t(i)]) * scale;
+    vectors.col(i) = q.col(order[size_t(i)]);
+  }
+  return true;
+}
+
+template <class T>
+static bool any_eigh(const Columns<T>& a, T* values, T* vectors) {
+  const int64_t n = a.rows();
+  if (vectors && n > kSmallEigen) return large_eigh(a, values, Rows<T>(vectors, n, n));
+  const Eigen::SelfAdjointEigenSolver<Columns<T>> f(a, vectors ? Eigen::ComputeEigenvectors : Eigen::EigenvaluesOnly);
+  if (f.info() != Eigen::Success) return false;
+  Rows<T>(values, n, 1) = f.eigenvalues();
+  if (vectors) Rows<T>(vectors, n, n) = f.eigenvectors();
+  return true;
+}
+
 template <class T>
 void eigh(int64_t n, const T* a, T* values, T* vectors) {
   Columns<T> matrix = ConstRows<T>(a, n, n);
   matrix.template triangularView<Eigen::StrictlyUpper>().setZero();  // it is not read and may hold anything
-  if (all_finite(matrix.data(), n * n)) {
-    const Eigen::SelfAdjointEigenSolver<Columns<T>> f(matrix,
-                                                      vectors ? Eigen::ComputeEigenvectors : Eigen::EigenvaluesOnly);
-    if (f.info() == Eigen::Success) {
-      Rows<T>(values, n, 1) = f.eigenvalues();
-      if (!vectors) return;
-      Rows<T> out(vectors, n, n);
-      out = f.eigenvectors();
-      for (int64_t j = 0; j < n; ++j)
-        if (points_down(out.col(j))) out.col(j) *= -1;
-      return;
-    }
+  if (all_finite(matrix.data(), n * n) && any_eigh(matrix, values, vectors)) {
+    if (!vectors) return;
+    Rows<T> out(vectors, n, n);
+    for (int64_t j = 0; j < n; ++j)
+      if (points_down(out.col(j))) out.col(j) *= -1;
+    return;
   }
   fill_nan(values, n);
   fill_some(vectors, n * n);
