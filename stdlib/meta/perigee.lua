@@ -616,7 +616,7 @@ function Tensor:bernoulli(probability) end
 ---@overload fun(self: perigee.Tensor, options: {device?: string}): perigee.Tensor
 function Tensor:bfloat16(device) end
 
-----(t log(x) + (1 - t) log(1 - x)) times weight, reduced; logarithms are at least -100. Elements of x and of the target t outside of 0 to 1 are an error.
+----(t log(x) + (1 - t) log(1 - x)) times weight, reduced; logarithms are at least -100. Elements of x and of the target t outside of 0 to 1 are an error. target has the shape of x, but for dims of size 1; weight broadcasts to x.
 ---@param target perigee.Tensor
 ---@param weight? perigee.Tensor a factor for each element
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
@@ -624,7 +624,7 @@ function Tensor:bfloat16(device) end
 ---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
 function Tensor:binary_cross_entropy(target, weight, reduction) end
 
-----(p t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))) times weight, reduced, without overflow; p is pos_weight.
+----(p t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))) times weight, reduced, without overflow; p is pos_weight. target has the shape of x, but for dims of size 1; the factors broadcast to x.
 ---@param target perigee.Tensor
 ---@param weight? perigee.Tensor a factor for each element
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
@@ -830,7 +830,7 @@ function Tensor:conv_transpose3d(weight, bias, stride, padding, output_padding, 
 ---@return perigee.Tensor out
 function Tensor:copysign(y) end
 
----The correlation coefficients of variables in rows and observations in columns, in -1..1; 1 for one variable, NaN where a variable is constant.
+---The correlation coefficients of variables in rows and observations in columns, in -1..1, NaN where a variable is constant. One variable gives 1, a 0-dim tensor.
 ---@return perigee.Tensor out
 function Tensor:corrcoef() end
 
@@ -866,7 +866,7 @@ function Tensor:cosine_similarity(x2, dim, eps) end
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
 function Tensor:count_nonzero(dim, keepdim) end
 
----The covariance matrix of variables in rows and observations in columns; 1-D input is one variable and gives its variance.
+---The covariance matrix of variables in rows and observations in columns; 1-D input is one variable. One variable gives its variance, a 0-dim tensor.
 ---@param correction? number taken from the number of elements in the divisor
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, options: {correction?: number}): perigee.Tensor
@@ -1297,7 +1297,7 @@ function Tensor:hardtanh(min_val, max_val) end
 ---@return perigee.Tensor out
 function Tensor:heaviside(values) end
 
----x where target is 1, max(0, margin - x) where it is -1, reduced; for distances x.
+---x where target is 1, max(0, margin - x) where it is -1, reduced; for distances x. target has the shape of x, but for dims of size 1.
 ---@param target perigee.Tensor 1 or -1
 ---@param margin? number the margin
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
@@ -1976,7 +1976,7 @@ function Tensor:ones_like(dtype, device) end
 ---@return perigee.Tensor out
 function Tensor:outer(y) end
 
----x with its last dims widened by the pairs of `pad` (before and after; the last dim first).
+---x with its last dims widened by the pairs of `pad` (before and after; the last dim first). Negative widths cut elements away, in mode "circular" before the others are copied.
 ---@param pad integer|integer[] widths before and after, the last dim first; negative ones cut
 ---@param mode? "constant"|"reflect"|"replicate"|"circular" source of the new elements: `value`, a mirror image, the nearest element, or the other end
 ---@param value? number the number for mode "constant"
@@ -2141,7 +2141,7 @@ function Tensor:reshape_as(other) end
 ---@overload fun(self: perigee.Tensor, normalized_shape: integer|integer[], options: {weight?: perigee.Tensor, eps?: number}): perigee.Tensor
 function Tensor:rms_norm(normalized_shape, weight, eps) end
 
----x moved by shifts[i] along dims[i]; elements that leave at one end enter at the other. Without dims the flattened elements move.
+---x moved by shifts[i] along dims[i]; elements that leave at one end enter at the other. The shifts of a dim that is named twice add up. Without dims the flattened elements move.
 ---@param shifts integer|integer[] how far to move, negative backwards
 ---@param dims? integer|integer[] along which dims
 ---@return perigee.Tensor out
@@ -2280,7 +2280,7 @@ function Tensor:sinh() end
 ---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", beta?: number}): perigee.Tensor
 function Tensor:smooth_l1_loss(target, reduction, beta) end
 
----log(1 + exp(-target x)) for targets 1 and -1, reduced.
+---log(1 + exp(-target x)) for targets 1 and -1, reduced. target has the shape of x, but for dims of size 1.
 ---@param target perigee.Tensor
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
 ---@return perigee.Tensor out
@@ -2753,7 +2753,8 @@ function Tensor:tap(f) end
 ---@return any
 function Tensor:to_bytes() end
 
----x:totable() -> the elements as nested tables, or the number or boolean of a 0-dim tensor.
+---x:totable() -> the elements as nested tables, or the number or boolean of a 0-dim tensor. Each int64 beyond 2^53 is
+---an int64 cdata.
 ---@return any
 function Tensor:totable() end
 
@@ -4238,8 +4239,8 @@ function nn.ELU(alpha) end
 ---updates these rows and their states only, as MXNet's lazy_update: the time depends on the number of rows and not on
 ---input_dim. Weight decay and momentum do not change other rows. This holds eagerly and in pg.jit with record, backward and
 ---step inside. Reading weight.grad makes the gradient dense, so that it can be clipped; the step then updates the rows that
----are not all 0. The gradient is also dense where backward runs outside of a hybridized net, in pg.checkpoint, and with
----weights that are used elsewhere too. LAMB, LARS and LBSGD, which need the norm of the whole weight, and optimizers with
+---are not all 0. The gradient is also dense where backward runs outside of a hybridized net, in pg.checkpoint, in a jitted
+---function whose caller does the step, and with weights that are used elsewhere too. LAMB, LARS and LBSGD, which need the norm of the whole weight, and optimizers with
 ---lazy_update = false update all rows. pg.autograd.grad takes no weight with sparse gradients.
 ---@param input_dim any
 ---@param output_dim any
@@ -5271,7 +5272,7 @@ function pg.bernoulli(p, probability) end
 ---@overload fun(x: perigee.Tensor, options: {device?: string}): perigee.Tensor
 function pg.bfloat16(x, device) end
 
-----(t log(x) + (1 - t) log(1 - x)) times weight, reduced; logarithms are at least -100. Elements of x and of the target t outside of 0 to 1 are an error.
+----(t log(x) + (1 - t) log(1 - x)) times weight, reduced; logarithms are at least -100. Elements of x and of the target t outside of 0 to 1 are an error. target has the shape of x, but for dims of size 1; weight broadcasts to x.
 ---@param x perigee.Tensor
 ---@param target perigee.Tensor
 ---@param weight? perigee.Tensor a factor for each element
@@ -5280,7 +5281,7 @@ function pg.bfloat16(x, device) end
 ---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, reduction?: "none"|"mean"|"sum"}): perigee.Tensor
 function pg.binary_cross_entropy(x, target, weight, reduction) end
 
-----(p t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))) times weight, reduced, without overflow; p is pos_weight.
+----(p t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))) times weight, reduced, without overflow; p is pos_weight. target has the shape of x, but for dims of size 1; the factors broadcast to x.
 ---@param x perigee.Tensor
 ---@param target perigee.Tensor
 ---@param weight? perigee.Tensor a factor for each element
@@ -5567,7 +5568,7 @@ function pg.conv_transpose3d(x, weight, bias, stride, padding, output_padding, g
 ---@return perigee.Tensor out
 function pg.copysign(x, y) end
 
----The correlation coefficients of variables in rows and observations in columns, in -1..1; 1 for one variable, NaN where a variable is constant.
+---The correlation coefficients of variables in rows and observations in columns, in -1..1, NaN where a variable is constant. One variable gives 1, a 0-dim tensor.
 ---@param x perigee.Tensor
 ---@return perigee.Tensor out
 function pg.corrcoef(x) end
@@ -5609,7 +5610,7 @@ function pg.cosine_similarity(x1, x2, dim, eps) end
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer|integer[], keepdim?: boolean}): perigee.Tensor
 function pg.count_nonzero(x, dim, keepdim) end
 
----The covariance matrix of variables in rows and observations in columns; 1-D input is one variable and gives its variance.
+---The covariance matrix of variables in rows and observations in columns; 1-D input is one variable. One variable gives its variance, a 0-dim tensor.
 ---@param x perigee.Tensor
 ---@param correction? number taken from the number of elements in the divisor
 ---@return perigee.Tensor out
@@ -6193,7 +6194,7 @@ function pg.hardtanh(x, min_val, max_val) end
 ---@return perigee.Tensor out
 function pg.heaviside(x, values) end
 
----x where target is 1, max(0, margin - x) where it is -1, reduced; for distances x.
+---x where target is 1, max(0, margin - x) where it is -1, reduced; for distances x. target has the shape of x, but for dims of size 1.
 ---@param x perigee.Tensor
 ---@param target perigee.Tensor 1 or -1
 ---@param margin? number the margin
@@ -7028,7 +7029,7 @@ function pg.ones_like(x, dtype, device) end
 ---@return perigee.Tensor out
 function pg.outer(x, y) end
 
----x with its last dims widened by the pairs of `pad` (before and after; the last dim first).
+---x with its last dims widened by the pairs of `pad` (before and after; the last dim first). Negative widths cut elements away, in mode "circular" before the others are copied.
 ---@param x perigee.Tensor
 ---@param pad integer|integer[] widths before and after, the last dim first; negative ones cut
 ---@param mode? "constant"|"reflect"|"replicate"|"circular" source of the new elements: `value`, a mirror image, the nearest element, or the other end
@@ -7264,7 +7265,7 @@ function pg.reshape_as(x, other) end
 ---@overload fun(x: perigee.Tensor, normalized_shape: integer|integer[], options: {weight?: perigee.Tensor, eps?: number}): perigee.Tensor
 function pg.rms_norm(x, normalized_shape, weight, eps) end
 
----x moved by shifts[i] along dims[i]; elements that leave at one end enter at the other. Without dims the flattened elements move.
+---x moved by shifts[i] along dims[i]; elements that leave at one end enter at the other. The shifts of a dim that is named twice add up. Without dims the flattened elements move.
 ---@param x perigee.Tensor
 ---@param shifts integer|integer[] how far to move, negative backwards
 ---@param dims? integer|integer[] along which dims
@@ -7458,7 +7459,7 @@ function pg.sinh(x) end
 ---@overload fun(x: perigee.Tensor, target: perigee.Tensor, options: {reduction?: "none"|"mean"|"sum", beta?: number}): perigee.Tensor
 function pg.smooth_l1_loss(x, target, reduction, beta) end
 
----log(1 + exp(-target x)) for targets 1 and -1, reduced.
+---log(1 + exp(-target x)) for targets 1 and -1, reduced. target has the shape of x, but for dims of size 1.
 ---@param x perigee.Tensor
 ---@param target perigee.Tensor
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
@@ -8224,7 +8225,7 @@ function pg.synchronize(device) end
 
 ---pg.tensor(data[, {dtype =, device =}]) -> a tensor from a number, a boolean, nested tables of them, or a copy of a
 ---tensor. The default dtype is float32 for numbers and bool for booleans. Ragged tables, tables with holes and numbers
----that the dtype cannot represent are errors.
+---that the dtype cannot represent are errors. int64 cdata, as totable returns them, count as numbers.
 ---@param data any
 ---@param options any
 ---@return any

@@ -40,22 +40,22 @@ t.test("losses of signs", function()
 end)
 
 t.test("binary losses take labels of the shape of x, but for dims of size 1", function()
-  local x = pg.tensor{{0.25}, {0.5}, {0.75}}:attach_grad()
+  local scores = pg.tensor{{0.25}, {0.5}, {0.75}}:attach_grad()
   for name, low in pairs{binary_cross_entropy = 0, binary_cross_entropy_with_logits = 0, soft_margin_loss = -1, hinge_embedding_loss = -1} do
     local flat = pg.tensor{1, low, 1}
     for _, f in ipairs{pg[name], pg.jit(pg[name])} do
-      t.equal(f(x, flat, none), f(x, flat:reshape{3, 1}, none))
-      t.equal(f(x:reshape{1, 1, 3}, flat, none), f(x, flat, none):reshape{1, 1, 3})
-      pg.record(function() return f(x, flat) end):backward()
-      local slopes = x.grad:clone()
-      pg.record(function() return f(x, flat:reshape{3, 1}) end):backward()
-      t.equal(x.grad, slopes)
-      t.error_contains(function() return f(x, pg.ones(1)) end, name .. ": bad argument 'target' (expected the shape of x, 3x1, got float32 1")
-      t.error_contains(function() return f(x:reshape(3), pg.ones(2, 3)) end, "expected the shape of x, 3, got float32 2x3")
+      t.equal(f(scores, flat, none), f(scores, flat:reshape{3, 1}, none))
+      t.equal(f(scores:reshape{1, 1, 3}, flat, none), f(scores, flat, none):reshape{1, 1, 3})
+      pg.record(function() return f(scores, flat) end):backward()
+      local slopes = scores.grad:clone()
+      pg.record(function() return f(scores, flat:reshape{3, 1}) end):backward()
+      t.equal(scores.grad, slopes)
+      t.error_contains(function() return f(scores, pg.ones(1)) end, name .. ": bad argument 'target' (expected the shape of x, 3x1, got float32 1")
+      t.error_contains(function() return f(scores:reshape(3), pg.ones(2, 3)) end, "expected the shape of x, 3, got float32 2x3")
       t.error_contains(function() return f(pg.ones(2, 3) / 2, pg.ones(3, 2)) end, "expected the shape of x, 2x3, got float32 3x2")
     end
   end
-  t.error_contains(function() return pg.binary_cross_entropy(x, pg.ones(3, 1), pg.ones(3)) end,
+  t.error_contains(function() return pg.binary_cross_entropy(scores, pg.ones(3, 1), pg.ones(3)) end,
                    "binary_cross_entropy: bad argument 'weight' (expected a shape that broadcasts to that of x, 3x1, got float32 3")
 end)
 
