@@ -60,33 +60,11 @@ int place_of(const std::vector<Picker>& lists) {
   return std::max(place, 0);
 }
 
-// Several lists as one list of positions along one dim.
-struct Joined {
-  Ints order;       // of the dims of the piece
-  Var front, flat;  // the piece in this order, and with the dims of the lists joined to one
-  Var index;
-  int64_t dim;  // the joined dim, from 1
-
-  Joined(State& state, const Var& piece, const std::vector<Picker>& lists) {
-    std::vector<int> dims;
-    std::vector<Var> inputs(1);
-    for (const Picker& p : lists) {
-      dims.push_back(p.dim);
-      inputs.emplace_back(state.ctx, p.value);
-    }
-    const int place = lists.size() == 1 ? lists[0].dim : place_of(lists);
-    dim = user_dim(place);
-    order = gathered(piece.rank(), dims, place);
-    front = inputs[0] = permuted(piece, order);
-    if (lists.size() == 1) {
-      flat = front;
-      index = inputs[1];
-      return;
-    }
-    flat = call<"flatten">(front, {{"start_dim", dim}, {"end_dim", dim + int64_t(lists.size()) - 1}});
-    index = call_list<"joined_index">(inputs, {{"dim", dim}});
-  }
-};
+std::vector<int> dims_of(const std::vector<Picker>& lists) {
+  std::vector<int> dims;
+  for (const Picker& p : lists) dims.push_back(p.dim);
+  return dims;
+}
 
 Ints mask_order(const Var& piece, const Picker& mask) {
   std::vector<int> dims;
@@ -94,14 +72,16 @@ Ints mask_order(const Var& piece, const Picker& mask) {
   return gathered(piece.rank(), dims, 0);
 }
 
-// A value for elements of `rank` dims, with dim `at` of these, which counts the true elements, moved to the front.
-Var counted_first(State& state, Var value, int rank, int at) {
-  if (at == 0) return value;
+// A value for elements of `rank` dims, with the `count` dims from `at` on moved to the front.
+Var picked_first(State& state, Var value, int rank, int at, int count) {
+  if (at == 0 || count == 0) return value;
   note_rank(state, value.value());
-  if (value.rank() < rank - at) return value;
+  if (value.rank() <= rank - at - count) return value;
   while (value.rank() < rank) value = call<"unsqueeze">(value, {{"dim", int64_t(1)}});
   const int extra = value.rank() - rank;
-  return permuted(value, gathered(value.rank(), {extra + at}, extra));
+  std::vector<int> dims;
+  for (int d = 0; d < count; ++d) dims.push_back(extra + at + d);
+  return permuted(value, gathered(value.rank(), dims, extra));
 }
 
 // The mask if it is the only picker.
@@ -116,21 +96,35 @@ Var read_picked(State& state, const Var& piece, const std::vector<Picker>& picke
     const Var found = call<"mask_get">(permuted(piece, mask_order(piece, *mask)), Var(state.ctx, mask->value));
     return permuted(found, inverse(gathered(found.rank(), {mask->dim}, 0)));
   }
-  const Joined lists(state, piece, lists_of(state, pickers));
-  return call<"index_select">(lists.flat, lists.index, {{"dim", lists.dim}});
+  const std::vector<Picker> lists = lists_of(state, pickers);
+  if (lists.size() == 1)
+    return call<"index_select">(piece, Var(state.ctx, lists[0].value), {{"dim", int64_t(user_dim(lists[0].dim))}});
+  const int place = place_of(lists);
+  std::vector<Var> inputs = {permuted(piece, gathered(piece.rank(), dims_of(lists), place))};
+  for (const Picker& p : lists) inputs.emplace_back(state.ctx, p.value);
+  return call_list<"index_get">(inputs, {{"dim", int64_t(user_dim(place))}});
 }
 
 Var assign_picked(State& state, const Var& piece, const std::vector<Picker>& pickers, const Var& value) {
   if (const Picker* mask = only_mask(pickers)) {
     const Ints order = mask_order(piece, *mask);
-    const Var rows = counted_first(state, value, piece.rank() - mask->value.rank() + 1, mask->dim);
+    const Var rows = picked_first(state, value, piece.rank() - mask->value.rank() + 1, mask->dim, 1);
     const Var changed = call<"mask_assign">(permuted(piece, order), Var(state.ctx, mask->value), rows);
     return permuted(changed, inverse(order));
   }
-  const Joined lists(state, piece, lists_of(state, pickers));
-  const Var changed = call<"index_assign">(lists.flat, lists.index, value, {{"dim", lists.dim}});
-  if (pickers.size() == 1) return changed;
-  return permuted(call<"reshape_as">(changed, lists.front), inverse(lists.order));
+  const std::vector<Picker> lists = lists_of(state, pickers);
+  if (lists.size() == 1)
+    return call<"index_assign">(piece, Var(state.ctx, lists[0].value), value,
+                                {{"dim", int64_t(user_dim(lists[0].dim))}});
+  const Ints order = gathered(piece.rank(), dims_of(lists), 0);
+  std::vector<Var> inputs = {permuted(piece, order)};
+  int rank = 0;
+  for (const Picker& p : lists) {
+    inputs.emplace_back(state.ctx, p.value);
+    rank = std::max(rank, p.value.rank());
+  }
+  inputs.push_back(picked_first(state, value, piece.rank() - int(lists.size()) + rank, place_of(lists), rank));
+  return permuted(call_list<"index_put">(inputs), inverse(order));
 }
 
 }  // namespace pg::vm

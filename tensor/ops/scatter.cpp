@@ -149,24 +149,46 @@ void infer_flat_index(Infer& c) {
   c.output(DType::kInt64, joined_index(c, 0, c.count() - 1));
 }
 
-// The dims of input 0 that the indices of joined_index are positions of.
-Dims joined_dims(const AttrReader& c, const Dims& x, size_t indices) {
+// --- index_get ---
+
+// The first of the dims of x that the indices are positions of; they follow each other.
+int first_indexed(const AttrReader& c, const Dims& x, size_t indices) {
   const int first = c.dim("dim", x.size());
   if (indices == 0 || first + int(indices) > x.size())
     bad_argument(c.op().name, "indices", fmt::format("1 to {} tensors", x.size() - first), std::to_string(indices));
-  return Dims(std::span<const int64_t>(x.begin() + first, indices));
+  return first;
 }
 
-void infer_joined_index(Infer& c) {
-  joined_dims(c, c.shape(0), c.count() - 1);
-  c.output(DType::kInt64, joined_index(c, 1, c.count() - 1));
+// x with the dims that the indices are positions of joined to one.
+Dims joined_shape(const Dims& x, int first, size_t indices) {
+  Dims out = x;
+  for (size_t k = 1; k < indices; ++k) {
+    out[first] = times(out[first], out[first + 1]);
+    out.erase(first + 1);
+  }
+  return out;
 }
 
-std::vector<Var> decompose_joined_index(Rule& c) {
-  std::vector<Var> indices;
-  for (size_t i = 1; i < c.count(); ++i) indices.push_back(c.in(i));
-  const Dims sizes = joined_dims(c, c.input(0).shape(), indices.size());
-  return {call_list<"flat_index">(indices, {{"sizes", ints(sizes)}, {"index_base", c.raw("index_base")}})};
+void infer_index_get(Infer& c) {
+  const size_t indices = c.count() - 1;
+  const int first = first_indexed(c, c.shape(0), indices);
+  c.output(c.dtype(0), indexed_shape(joined_shape(c.shape(0), first, indices), first, joined_index(c, 1, indices)));
+}
+
+std::vector<Var> decompose_index_get(Rule& c) {
+  const Dims& x = c.input(0).shape();
+  const size_t indices = c.count() - 1;
+  const int first = first_indexed(c, x, indices);
+  const AttrValue base = c.raw("index_base");
+  std::vector<Var> positions;
+  Ints sizes;
+  for (size_t k = 0; k < indices; ++k) {
+    positions.push_back(c.in(k + 1));
+    sizes.push_back(x[first + int(k)]);
+  }
+  const Var flat = call_list<"flat_index">(positions, {{"sizes", sizes}, {"index_base", base}});
+  return {call<"index_select">(reshaped(c.in(0), joined_shape(x, first, indices)), flat,
+                               {{"dim", user_dim(first)}, {"index_base", base}})};
 }
 
 // Whether the only index is a mask over the leading dims of x.
@@ -341,16 +363,17 @@ std::vector<OpDef> index_rows() {
        .attrs = {{"sizes", AttrKind::kInts, {}, "the size of each dim"}, index_base_attr()},
        .infer = infer_flat_index,
        .traits = kHidden | kNoGrad},
-      {.name = "joined_index",
-       .doc = "The positions of the elements that indices name, one tensor for each dim of x from `dim` on, in these "
-              "dims joined to one, as in x[{i, j}].",
+      {.name = "index_get",
+       .doc =
+           "The elements that indices name, one tensor for each dim of x from `dim` on, as in x[{i, j}]. The dims of "
+           "the indices, broadcast together, replace these dims.",
        .example = "local i, j = pg.tensor({1, 2}, {dtype = \"int64\"}), pg.tensor({3, 1}, {dtype = \"int64\"})\n"
                   "return pg.range(1, 6):reshape{2, 3}[{i, j}]",
        .inputs = {{"x"}, {"indices", kIntegral, Arity::kList}},
        .attrs = {index_dim_attr(), index_base_attr()},
-       .infer = infer_joined_index,
-       .decompose = decompose_joined_index,
-       .traits = kHidden | kNoGrad | kIndexing},
+       .infer = infer_index_get,
+       .decompose = decompose_index_get,
+       .traits = kHidden | kIndexing},
   };
 }
 

@@ -46,7 +46,7 @@ return function(pg, f)
       {args = {f{3, 2}, {rows}, f{1, 1}}, attrs = {accumulate = true}},
     },
     _flat_index = {{args = {{i{{1}, {2}}, i{3, 1}}}, attrs = {sizes = {2, 3}}}},
-    _joined_index = {
+    _index_get = {
       {args = {f{2, 3}, {i{{1}, {2}}, i{3, -1}}}, attrs = {dim = 1}},
       {args = {f{2, 3, 2}, {i(3), i{2, 1}}}, attrs = {dim = 2}},
     },
