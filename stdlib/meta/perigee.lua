@@ -1355,7 +1355,7 @@ function Tensor:index_copy(dim, index, source, index_base) end
 ---@overload fun(self: perigee.Tensor, dim: integer, index: perigee.Tensor, value: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function Tensor:index_fill(dim, index, value, index_base) end
 
----x with `values`, a number or a tensor, written at positions of its first dims, or added there. indices[k] has the positions in dim k. The indices broadcast together; values broadcasts to their shape followed by the other dims of x. A single bool tensor is a mask over the first dims of x; values then has one row for each of its true elements, or one row for all.
+---x with `values`, a number or a tensor, written at positions of its first dims, or added there. indices[k] has the positions in dim k. The indices broadcast together; values broadcasts to their shape followed by the other dims of x. A single bool tensor is a mask over the first dims of x; values then has one row for each of its true elements, or one row for all. x[{i, j}] = values writes so in place, and x[{i, j}] reads.
 ---@param indices perigee.Tensor[]
 ---@param values perigee.Tensor
 ---@param accumulate? boolean add to the elements, else replace them; of several the last stays
@@ -6264,7 +6264,7 @@ function pg.index_copy(x, dim, index, source, index_base) end
 ---@overload fun(x: perigee.Tensor, dim: integer, index: perigee.Tensor, value: perigee.Tensor, options: {index_base?: integer}): perigee.Tensor
 function pg.index_fill(x, dim, index, value, index_base) end
 
----x with `values`, a number or a tensor, written at positions of its first dims, or added there. indices[k] has the positions in dim k. The indices broadcast together; values broadcasts to their shape followed by the other dims of x. A single bool tensor is a mask over the first dims of x; values then has one row for each of its true elements, or one row for all.
+---x with `values`, a number or a tensor, written at positions of its first dims, or added there. indices[k] has the positions in dim k. The indices broadcast together; values broadcasts to their shape followed by the other dims of x. A single bool tensor is a mask over the first dims of x; values then has one row for each of its true elements, or one row for all. x[{i, j}] = values writes so in place, and x[{i, j}] reads.
 ---@param x perigee.Tensor
 ---@param indices perigee.Tensor[]
 ---@param values perigee.Tensor

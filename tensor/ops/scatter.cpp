@@ -347,7 +347,7 @@ std::vector<OpDef> index_rows() {
            "x with `values`, a number or a tensor, written at positions of its first dims, or added there. indices[k] "
            "has the positions in dim k. The indices broadcast together; values broadcasts to their shape followed by "
            "the other dims of x. A single bool tensor is a mask over the first dims of x; values then has one row for "
-           "each of its true elements, or one row for all.",
+           "each of its true elements, or one row for all. x[{i, j}] = values writes so in place, and x[{i, j}] reads.",
        .example = "local i, j = pg.tensor({1, 2}, {dtype = \"int64\"}), pg.tensor({3, 1}, {dtype = \"int64\"})\n"
                   "return pg.zeros(2, 3):index_put({i, j}, pg.tensor({5, 6}))",
        .inputs = {{"x"}, {"indices", kIntegral | kBoolOnly, Arity::kList}, {"values"}},
