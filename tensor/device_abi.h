@@ -70,6 +70,10 @@ inline constexpr Field kTable[] = {F(abi),
                                    F(end_capture),
                                    F(launch),
                                    F(destroy_program),
+                                   F(nest),
+                                   F(next_step),
+                                   F(read_row),
+                                   F(write_row),
                                    F(title),
                                    F(memory),
                                    F(set_switch)};
@@ -117,7 +121,7 @@ constexpr uint64_t of_layout() {
   for (const size_t size :
        {sizeof(KernelArgs), sizeof(AttrValue), sizeof(Attrs), sizeof(OpDef), sizeof(InputDef), sizeof(Dims),
         sizeof(TileInput), sizeof(TileOutput), sizeof(TileReduction), sizeof(PreparedKernel), sizeof(DeviceMemory),
-        size_t(kDTypeCount), std::variant_size_v<AttrValue>})
+        sizeof(LoopState), size_t(kDTypeCount), std::variant_size_v<AttrValue>})
     hash = mix(hash, size);
   return hash;
 }

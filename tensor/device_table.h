@@ -35,6 +35,21 @@ struct DeviceMemory {
 
 inline constexpr size_t kNoPiece = size_t(-1);
 
+// When a program inside of another one runs: once, or by a flag, which is a bool in the memory of the device. kIf and
+// kUnless look at it once, kWhile before each repetition.
+enum class When : uint8_t { kOnce, kIf, kUnless, kWhile };
+
+// The state of a loop whose steps the device counts. All pointers are into its memory.
+struct LoopState {
+  int64_t* steps;        // that have run
+  int64_t* number;       // of the row of the next step, from 1; unchanged after the last step
+  bool* more;            // whether there is a next step
+  const int64_t* count;  // null, or the number of steps, if that is less than the limit
+  const bool* flag;      // null, or false after the last step
+  int64_t limit;         // of the steps
+  bool reverse;          // whether rows are numbered from the last to the first
+};
+
 // Every function may throw pg::Error except release, release_pinned and destroy_…. Entries are required unless marked
 // optional. A null optional entry means that the device lacks the feature; the core then works without it.
 struct DeviceTable {
@@ -79,12 +94,25 @@ struct DeviceTable {
   // Optional, all or none: a program is work that one call queues, in pieces that run one after the other. Kernels,
   // fused bodies, copies and clears queued on the stream between begin_capture and end_capture become a piece and do
   // not run: the next one, or in place of an earlier one, often the same work at other addresses. kNoPiece drops them.
-  // If end_capture throws, the program is as before. Launches that are queued do not change.
+  // If end_capture throws, the program is as before. Launches that are queued do not change. launch returns false, and
+  // queues nothing, if the device cannot run a program with conditions.
   void* (*create_program)(int index) = nullptr;
   void (*begin_capture)(int index, void* stream, void* program) = nullptr;
   void (*end_capture)(int index, void* stream, void* program, size_t piece) = nullptr;
-  void (*launch)(int index, void* stream, void* program) = nullptr;
+  bool (*launch)(int index, void* stream, void* program) = nullptr;
   void (*destroy_program)(int index, void* program) = nullptr;  // launches that are queued still run
+
+  // Optional: conditions in programs. If nest is null, the core uses none of the others. nest makes a program that is a
+  // piece of another one, the next or in place of an earlier one, and belongs to it. Its own pieces are only added to.
+  // `flag` is null for When::kOnce.
+  void* (*nest)(int index, void* program, size_t piece, When when, const void* flag) = nullptr;
+  // Queues the count of a loop: of 0 steps if `first`, else of one more. It sets what `loop` points to but count and
+  // flag.
+  void (*next_step)(int index, void* stream, const LoopState& loop, bool first) = nullptr;
+  // Copies a row of `bytes` from or to the rows of an array. `number` is that of the row, from 1.
+  void (*read_row)(int index, void* stream, void* to, const void* rows, size_t bytes, const int64_t* number) = nullptr;
+  void (*write_row)(int index, void* stream, void* rows, const void* from, size_t bytes,
+                    const int64_t* number) = nullptr;
 
   // Optional: facts for scripts.
   const char* (*title)(int index) = nullptr;  // the product's name, which lives as long as the process
@@ -129,16 +157,38 @@ inline constexpr uint8_t kMayWait = 1 << 7;
 // key.
 bool only_queues(const OpDef& op, Device device);
 
+// The capture of work on a device. What is queued on its stream meanwhile does not run.
+class Recording {
+ public:
+  Recording(Device device, void* stream, void* program) : device_(device), stream_(stream), program_(program) {}
+  void* stream() const { return stream_; }
+  // Makes what `queue` queues a program inside of the one that is captured, by a flag as in DeviceTable::nest. Requires
+  // a recording that CapturedWork::capture made with `nests`.
+  void nest(When when, const void* flag, FunctionRef<void()> queue);
+
+ private:
+  friend class CapturedWork;
+  void begin();
+  void end(size_t piece);
+
+  const Device device_;
+  void* const stream_;
+  void* program_;
+  size_t next_ = 0;  // piece
+  bool open_ = false;
+};
+
 // Work on a device that is launched as one program.
 class CapturedWork {
  public:
   explicit CapturedWork(Device device);
   ~CapturedWork();
   CapturedWork(const CapturedWork&) = delete;
-  // `queue` must queue work on the stream that it is passed. That becomes the next piece of the work, or replaces an
-  // earlier one. If `queue` throws, the pieces stay.
-  void capture(size_t piece, FunctionRef<void(void* stream)> queue);
-  void launch() const;
+  // `queue` must queue work on the stream of the recording. That becomes the next piece of the work, or replaces an
+  // earlier one. If `queue` throws, the pieces stay. With `nests` the work may have conditions, and is incomplete after
+  // a failure.
+  void capture(size_t piece, FunctionRef<void(Recording&)> queue, bool nests = false);
+  bool launch() const;  // as in DeviceTable
 
  private:
   const Device device_;
@@ -146,6 +196,7 @@ class CapturedWork {
   void* program_;
 };
 bool captures(Device device);
+bool has_conditions(Device device);  // whether programs may have conditions
 
 // Whether any element is NaN. Waits for the device.
 bool has_nan(const View& contiguous);

@@ -197,6 +197,31 @@ void synchronize(Device device) {
 }
 
 bool captures(Device device) { return device_table(device).begin_capture != nullptr; }
+bool has_conditions(Device device) { return device_table(device).nest != nullptr; }
+
+void Recording::begin() {
+  device_table(device_).begin_capture(device_.index, stream_, program_);
+  open_ = true;
+}
+
+void Recording::end(size_t piece) {
+  open_ = false;
+  device_table(device_).end_capture(device_.index, stream_, program_, piece);
+}
+
+void Recording::nest(When when, const void* flag, FunctionRef<void()> queue) {
+  end(next_++);
+  void* const outer = program_;
+  const size_t next = next_;
+  program_ = device_table(device_).nest(device_.index, outer, next, when, flag);
+  next_ = 0;
+  begin();
+  queue();
+  end(next_);
+  program_ = outer;
+  next_ = next + 1;
+  begin();
+}
 
 CapturedWork::CapturedWork(Device device) : device_(device) {
   const DeviceTable& table = device_table(device);
@@ -215,19 +240,22 @@ CapturedWork::~CapturedWork() {
   table.destroy_stream(device_.index, stream_);
 }
 
-void CapturedWork::capture(size_t piece, FunctionRef<void(void* stream)> queue) {
+void CapturedWork::capture(size_t piece, FunctionRef<void(Recording&)> queue, bool nests) {
   const DeviceTable& table = device_table(device_);
-  table.begin_capture(device_.index, stream_, program_);
+  Recording recording(device_, stream_,
+                      nests ? table.nest(device_.index, program_, piece, When::kOnce, nullptr) : program_);
+  recording.next_ = nests ? 0 : piece;
+  recording.begin();
   try {
-    queue(stream_);
+    queue(recording);
   } catch (...) {
-    table.end_capture(device_.index, stream_, program_, kNoPiece);
+    if (recording.open_) recording.end(kNoPiece);
     throw;
   }
-  table.end_capture(device_.index, stream_, program_, piece);
+  recording.end(recording.next_);
 }
 
-void CapturedWork::launch() const { device_table(device_).launch(device_.index, stream_of(device_), program_); }
+bool CapturedWork::launch() const { return device_table(device_).launch(device_.index, stream_of(device_), program_); }
 
 const char* kept_place(const std::string& start) {
   static std::mutex lock;

@@ -19,6 +19,7 @@ void Execution::run_captured(size_t at, size_t end) {
 
 void Execution::run_segment(const Segment& segment, SegmentProgram& program) {
   std::vector<int32_t> changed;
+  if (program.refused) return run(size_t(segment.begin), size_t(segment.end));
   if (program.work && find_changed(segment, program.bases, changed)) {
     std::unique_ptr<CapturedWork> work = std::move(program.work);  // lost if it can be patched only in part
     for (const int32_t step : changed) capture(*work, segment, step);
@@ -33,10 +34,13 @@ void Execution::run_segment(const Segment& segment, SegmentProgram& program) {
     return run(size_t(segment.begin), size_t(segment.end));
   }
   program.bases = program.last = frame_.bases;
-  program.work->launch();
+  if (program.work->launch()) return;
+  program.work = nullptr;
+  program.refused = true;
+  run(size_t(segment.begin), size_t(segment.end));
 }
 
-// Finds the steps that a program has to be patched for. Returns whether they are few.
+// Finds the steps that a program has to be patched for. Returns whether they are few and have no conditions.
 bool Execution::find_changed(const Segment& segment, const std::vector<char*>& before,
                              std::vector<int32_t>& changed) const {
   constexpr int64_t kPatch = 3;  // a kernel that is patched takes the host about the time of so many that are launched
@@ -47,6 +51,7 @@ bool Execution::find_changed(const Segment& segment, const std::vector<char*>& b
     const Step& step = plan_.steps[size_t(i)];
     all += step.work;
     if (!step.varies && (same || !touches_changed(step, before))) continue;
+    if (step.control && step.control->nests) return false;
     changed.push_back(i);
     patched += step.work;
   }
@@ -65,16 +70,20 @@ bool Execution::touches_changed(const Step& step, const std::vector<char*>& befo
 }
 
 void Execution::capture(CapturedWork& work, const Segment& segment, int32_t step) {
-  work.capture(size_t(step - segment.begin), [&](void* stream) {
-    stream_ = stream;
-    try {
-      run(size_t(step), size_t(step) + 1);
-    } catch (...) {
-      stream_ = nullptr;
-      throw;
-    }
-    stream_ = nullptr;
-  });
+  const ControlStep* const control = plan_.steps[size_t(step)].control;
+  const bool nests = control && control->nests;
+  const auto queue = [&](Recording& recording) {
+    stream_ = recording.stream();
+    recording_ = nests ? &recording : nullptr;
+    run(size_t(step), size_t(step) + 1);
+  };
+  try {
+    work.capture(size_t(step - segment.begin), queue, nests);
+  } catch (...) {
+    stream_ = nullptr, recording_ = nullptr;
+    throw;
+  }
+  stream_ = nullptr, recording_ = nullptr;
 }
 
 }  // namespace pg

@@ -18,6 +18,7 @@ struct SegmentProgram {
   std::unique_ptr<CapturedWork> work;  // a piece for each step
   std::vector<char*> bases;            // those that its pieces were captured for
   std::vector<char*> last;             // those of the last run
+  bool refused = false;                // the device cannot run it
 };
 
 // An input of Plan::staged. It is copied once it has come at two addresses.

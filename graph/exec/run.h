@@ -56,6 +56,8 @@ class Execution {
   void run_control(const Step& step);  // graph/exec/control.cpp
   void run_branch(const Step& step);
   void run_loop(const Step& step);
+  void record_branch(const Step& step);  // graph/exec/record.cpp
+  void record_loop(const Step& step);
   void run_watched(const Step& step);
   void run_observed(const Step& step);
   void check_anomaly(const Step& step) const;
@@ -77,7 +79,8 @@ class Execution {
   SourceOf source_;
   std::span<const RandomKey> states_;
   bool interruptible_ = true;
-  void* stream_ = nullptr;  // the stream that steps use while a program is captured
+  void* stream_ = nullptr;          // the stream that steps use while a program is captured
+  Recording* recording_ = nullptr;  // of a step of that program that has conditions
 };
 
 }  // namespace pg

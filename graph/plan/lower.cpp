@@ -6,6 +6,7 @@
 #include "graph/plan/arena.h"
 #include "graph/plan/commit.h"
 #include "graph/plan/fused.h"
+#include "graph/plan/segments.h"
 #include "tensor/call.h"
 #include "tensor/context.h"
 #include "tensor/device_table.h"
@@ -179,6 +180,7 @@ std::vector<int32_t> Lowering::lower_control(const Node& node, const Made& made,
     control.bodies.push_back(make_plan(*body, options));
     keeps_source_ |= control.bodies.back()->source != nullptr;
   }
+  choose_form(control);
   lay_out(control);
   for (const Operand& o : node.inputs) {
     const int32_t v = made[size_t(o.node)][size_t(o.output)];
@@ -187,6 +189,8 @@ std::vector<int32_t> Lowering::lower_control(const Node& node, const Made& made,
   }
   for (size_t k = 0; k < node.types.size(); ++k)
     step.out.push_back(is_unlimited_stack(control, k) ? add_stack(node.types[k]) : add_array(node.types[k]));
+  for (const auto* list : {&step.in, &step.out})
+    for (const int32_t v : *list) values_[size_t(values_[size_t(v)].root)].pinned |= control.nests;
   for (const ScratchBlock& block : control.blocks) step.scratch.push_back(add_scratch(block.device, block.bytes));
   return add_draft(std::move(step));
 }
@@ -224,6 +228,11 @@ void Lowering::lay_out(ControlStep& control) {
   if (control.loop.conditional) control.flag = place(body.outputs[0].layout->type);
   for (int32_t k = 0; k < control.loop.carries; ++k)
     control.slots.push_back(place(body.input_types[size_t(1 + control.loop.slices + k)]));
+  if (!control.repeats) return;
+  control.more = place(Type{DType::kBool, body.input_types[0].device, {}});
+  for (int32_t k = 0; k < control.loop.slices; ++k) control.rows.push_back(place(body.input_types[size_t(1 + k)]));
+  for (size_t k = size_t(control.loop.conditional) + size_t(control.loop.carries); k < body.outputs.size(); ++k)
+    control.rows.push_back(place(body.outputs[k].layout->type));
 }
 
 // The operands as infer_types takes them: arrays without buffers, numbers.

@@ -168,8 +168,9 @@ class Planner : Lowering {
   PlanOutput output_of(int32_t value) {
     const Storage::Kind kind = storage_of(value).kind;
     const bool given = !plan_->options.body && (kind == Storage::kInput || kind == Storage::kConstant);
-    const bool whole =
-        (kind == Storage::kArena || (kind == Storage::kOutput && !plan_->options.body)) && covers_storage(value);
+    const bool whole = (kind == Storage::kArena || (kind == Storage::kOutput && !plan_->options.body)) &&
+                       covers_storage(value) &&
+                       (plan_->options.body || !values_[size_t(values_[size_t(value)].root)].pinned);
     if (!given && !whole) value = add_copy(value, add_array(layout(value).type), -1);
     Storage& storage = storage_of(value);
     if (!given && storage.kind != Storage::kOutput) {

@@ -76,6 +76,11 @@ struct ControlStep {
   std::vector<std::vector<ScratchPlace>> arenas;  // by body and by its arenas; those of different bodies overlap
   ScratchPlace index, flag;                       // of loops: int64; of conditional loops: bool
   std::vector<ScratchPlace> slots;                // of loops: the second buffers of the carries
+  // How a program of a device contains it (graph/plan/segments.h).
+  bool repeats = false;            // a loop that the device repeats, instead of having its steps one after the other
+  bool nests = false;              // this or something in its bodies is a condition of the device
+  ScratchPlace more;               // of a loop that repeats: bool
+  std::vector<ScratchPlace> rows;  // of a loop that repeats: a row of each slice and stacked output
 };
 
 struct Step {

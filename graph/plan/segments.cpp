@@ -8,23 +8,32 @@
 namespace pg {
 namespace {
 
-constexpr int32_t kLeastWork = 3;              // kernels of a program
-constexpr Bytes kMostStaged = Bytes(1 << 20);  // of an input
-constexpr int64_t kMostUnrolled = 1024;        // steps of a loop and of its bodies, which a program has one by one
+constexpr int32_t kLeastWork = 3;               // kernels of a program
+constexpr Bytes kMostStaged = Bytes(1 << 20);   // of an input
+constexpr Bytes kMostPinned = Bytes(64 << 20);  // of an input that a condition depends on
+constexpr int64_t kMostWork = 1024;             // kernels of a loop with its bodies as a program has them
+constexpr int64_t kMostRuns = 1 << 17;          // kernels that a loop runs, which nobody can interrupt
+constexpr int64_t kTooMany = int64_t(1) << 40;
 
-int64_t unrolled(const Step& step);
-int64_t unrolled(const Plan& plan) {
+int64_t bounded(int64_t count) { return std::min(count, kTooMany); }
+
+// The number of kernels that a program has for the steps, or, if `runs`, that it runs. Loops without a limit count as
+// too many.
+int64_t kernels(const Step& step, bool runs);
+int64_t kernels(const Plan& plan, bool runs) {
   int64_t count = 0;
-  for (const Step& step : plan.steps) count = std::min(count + unrolled(step), kMostUnrolled + 1);
+  for (const Step& step : plan.steps) count = bounded(count + kernels(step, runs));
   return count;
 }
-// The number of steps that run for this one. Loops without a limit count as too many.
-int64_t unrolled(const Step& step) {
-  if (!step.control) return 1;
-  const int64_t limit = step.control->is_loop ? step.control->loop.limit : -1;
-  if (limit < 0 || limit > kMostUnrolled) return kMostUnrolled + 1;
-  return std::min(limit * (1 + unrolled(*step.control->bodies[0])), kMostUnrolled + 1);
+int64_t kernels(const ControlStep& control, bool runs) {
+  int64_t count = 1;
+  for (const auto& body : control.bodies) count = bounded(count + kernels(*body, runs));
+  if (!control.is_loop) return count + 1;
+  if (control.repeats) count += int64_t(control.rows.size() + control.slots.size()) + 2;
+  if (control.repeats && !runs) return count;
+  return control.loop.limit < 0 ? kTooMany : bounded(control.loop.limit * count);
 }
+int64_t kernels(const Step& step, bool runs) { return step.control ? kernels(*step.control, runs) : 1; }
 
 const Storage* storage_of(const Plan& plan, int32_t view) {
   const int32_t storage = plan.slots[size_t(view)].storage;
@@ -40,6 +49,7 @@ bool any_storage(const Plan& plan, int32_t first, int32_t count, F f) {
 }
 
 bool takes_all(const Plan& plan, Device device);
+bool varies(const Plan& plan, const Step& step);
 
 // Whether the step only queues work of the device, the same at each run but for addresses and Step::varies.
 bool takes(const Plan& plan, const Step& step, Device device) {
@@ -48,13 +58,20 @@ bool takes(const Plan& plan, const Step& step, Device device) {
   if (any_storage(plan, step.in, step.in_count, outside) || any_storage(plan, step.out, step.out_count, elsewhere))
     return false;
   if (!step.control) return step.device == device && (step.fused || only_queues(*step.op, step.device));
-  const LoopForm& form = step.control->loop;
-  if (!step.control->is_loop || form.counted || form.conditional || unrolled(step) > kMostUnrolled) return false;
-  const KernelRow fill = registry().kernel(op_named<"full">(), device);
-  if (!fill.fn || !only_queues(op_named<"full">(), device)) return false;
-  const bool grows =
-      any_storage(plan, step.out, step.out_count, [](const Storage& s) { return s.kind == Storage::kStack; });
-  return !grows && !any_storage(plan, step.in, step.in_count, elsewhere) && takes_all(*step.control->bodies[0], device);
+  const ControlStep& control = *step.control;
+  if (any_storage(plan, step.in, step.in_count, elsewhere)) return false;
+  if (kernels(control, false) > kMostWork || kernels(control, true) > kMostRuns) return false;
+  if (control.nests && varies(plan, step)) return false;  // conditions are not patched
+  if (!control.is_loop && !(control.nests && plan.views[size_t(step.in)].dtype() == DType::kBool)) return false;
+  if (control.is_loop && !control.repeats) {
+    const KernelRow fill = registry().kernel(op_named<"full">(), device);
+    if (control.loop.counted || control.loop.conditional || !fill.fn || !only_queues(op_named<"full">(), device))
+      return false;
+  }
+  const auto grows = [](const Storage& s) { return s.kind == Storage::kStack; };
+  return !any_storage(plan, step.out, step.out_count, grows) &&
+         std::all_of(control.bodies.begin(), control.bodies.end(),
+                     [&](const auto& b) { return takes_all(*b, device); });
 }
 
 bool takes_all(const Plan& plan, Device device) {
@@ -73,13 +90,17 @@ bool draws(const OpDef& op, const Attrs& attrs) {
 bool varies(const Plan& plan, const Step& step) {
   if (step.random >= 0 && draws(*step.op, *step.attrs)) return true;
   if (step.control) {
-    const Plan& body = *step.control->bodies[0];
-    return std::any_of(body.steps.begin(), body.steps.end(), [&](const Step& s) { return varies(body, s); });
+    const auto any = [](const auto& body) {
+      return std::any_of(body->steps.begin(), body->steps.end(), [&](const Step& s) { return varies(*body, s); });
+    };
+    return std::any_of(step.control->bodies.begin(), step.control->bodies.end(), any);
   }
   return any_storage(plan, step.in, step.in_count, [](const Storage& s) {
     return host_reads(s.device) && s.kind != Storage::kImmediate && s.kind != Storage::kConstant;
   });
 }
+
+bool nests(const Step& step) { return step.control && step.control->nests; }
 
 // Inputs that segments read and no step writes.
 void find_staged(Plan& plan) {
@@ -89,7 +110,7 @@ void find_staged(Plan& plan) {
       for (int32_t i = step.in; i < step.in + step.in_count; ++i) {
         const Storage* storage = storage_of(plan, i);
         if (!storage || storage->kind != Storage::kInput || !(storage->device == segment.device)) continue;
-        if (storage->bytes == Bytes() || storage->bytes > kMostStaged) continue;
+        if (storage->bytes == Bytes() || storage->bytes > (nests(step) ? kMostPinned : kMostStaged)) continue;
         plan.staged.resize(plan.input_types.size());
         plan.staged[size_t(storage->index)] = true;
       }
@@ -99,6 +120,19 @@ void find_staged(Plan& plan) {
 }
 
 }  // namespace
+
+void choose_form(ControlStep& control) {
+  for (const auto& body : control.bodies)
+    for (const Step& step : body->steps) control.nests |= step.control && step.control->nests;
+  const Plan& body = *control.bodies[0];
+  const LoopForm& form = control.loop;
+  if (!control.is_loop) {
+    control.nests |= !body.outputs.empty() && has_conditions(body.outputs[0].layout->type.device);
+  } else if (form.limit >= 0 && has_conditions(body.input_types[0].device)) {
+    control.repeats = form.counted || form.conditional || kernels(control, false) > kMostWork;
+    control.nests |= control.repeats;
+  }
+}
 
 void find_segments(Plan& plan) {
   if (plan.options.body) return;
@@ -111,7 +145,7 @@ void find_segments(Plan& plan) {
     while (captures(device) && end < count && takes(plan, plan.steps[size_t(end)], device)) {
       Step& step = plan.steps[size_t(end)];
       step.varies = varies(plan, step);
-      work += step.work = int32_t(unrolled(step));
+      work += step.work = int32_t(kernels(step, false));
       if (++end == plan.lend || end == plan.invariant) break;  // spare memory is lent between two programs
     }
     if (work >= kLeastWork) plan.segments.push_back({begin, end, device});

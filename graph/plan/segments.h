@@ -4,6 +4,9 @@
 
 namespace pg {
 
+// Sets ControlStep::repeats and nests, after its bodies.
+void choose_form(ControlStep& control);
+
 // Sets Plan::segments and Plan::staged, and Step::varies and work of the steps in segments.
 void find_segments(Plan& plan);
 

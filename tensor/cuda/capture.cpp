@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "tensor/cuda/condition.h"
 #include "tensor/cuda/memory.h"
-#include "tensor/device_table.h"
+#include "tensor/error.h"
 
 namespace pg::cuda {
 namespace {
@@ -32,14 +33,29 @@ class Graph {
   CUgraph handle_ = nullptr;
 };
 
+struct Body;
+
 struct Piece {
   Graph work;
   CUgraphNode node = nullptr;                     // in the whole graph; null where there is no work
   std::vector<std::shared_ptr<const void>> kept;  // what its kernels need
+  std::unique_ptr<Body> body;                     // instead of work
+};
+
+struct Program;
+
+// A program, or one inside of it.
+struct Body {
+  Program& program;
+  When when = When::kOnce;
+  const void* flag = nullptr;
+  std::vector<Piece> pieces = {};
+
+  void add_to(Gpu& gpu, Chain& chain);
 };
 
 struct Program {
-  explicit Program(Gpu& on) : scratch(on) {}
+  explicit Program(Gpu& on) : gpu(on), scratch(on) {}
   ~Program() {
     drop();
     // Its memory goes to other streams.
@@ -53,41 +69,54 @@ struct Program {
     CUgraph handle = nullptr;
     driver().cuGraphCreate(&handle, 0);
     whole = Graph(handle);
-    CUgraphNode before = nullptr;
-    for (Piece& p : pieces) {
-      p.node = nullptr;
-      if (p.work.empty()) continue;
-      driver().cuGraphAddChildGraphNode(&p.node, handle, &before, before ? 1 : 0, p.work.get());
-      before = p.node;
-    }
+    Chain chain{handle};
+    body.add_to(gpu, chain);
     driver().cuGraphInstantiate(&made, handle, 0);
   }
   void drop() {
     if (made) driver().cuGraphExecDestroy.status(std::exchange(made, nullptr));
   }
-  void set(size_t at, Graph work, std::vector<std::shared_ptr<const void>> kept) {
-    if (at == pieces.size()) {
-      pieces.emplace_back();
-      drop();
-    } else if (made) {
-      const CUgraphNode node = pieces[at].node;
-      const bool same = !node && work.empty();
-      if (!same && (!node || driver().cuGraphExecChildGraphNodeSetParams.status(made, node, work.get()))) drop();
-    }
-    pieces[at].work = std::move(work);
-    if (!pieces[at].kept.empty() && last) driver().cuStreamSynchronize.status(last);
-    pieces[at].kept = std::move(kept);
+  void set(Body& in, size_t at, Piece piece) {
+    if (at == in.pieces.size()) in.pieces.emplace_back();
+    Piece& old = in.pieces[at];
+    if (made && !replaces(in, old, piece)) drop();
+    piece.node = old.node;
+    if ((old.body || !old.kept.empty()) && last) driver().cuStreamSynchronize.status(last);
+    old = std::move(piece);
+  }
+  // Puts a piece in place of another one in the executable graph. Returns false if that cannot be done.
+  bool replaces(const Body& in, const Piece& old, const Piece& piece) const {
+    if (&in != &body || old.body || piece.body) return false;
+    if (!old.node) return old.work.get() && piece.work.empty();
+    return driver().cuGraphExecChildGraphNodeSetParams.status(made, old.node, piece.work.get()) == CUDA_SUCCESS;
   }
 
+  Gpu& gpu;
   ScratchPool scratch;
-  std::vector<Piece> pieces;
+  Body body{*this};
+  bool conditional = false;
   Graph whole;
   CUgraphExec made = nullptr;
   std::shared_ptr<FaultSlot> fault;
   CUstream last = nullptr;  // the stream of the last launch
 };
 
-Program& program_at(void* program) { return *static_cast<Program*>(program); }
+void Body::add_to(Gpu& gpu, Chain& chain) {
+  for (Piece& p : pieces) {
+    p.node = nullptr;
+    if (!p.body) {
+      if (p.work.empty()) continue;
+      driver().cuGraphAddChildGraphNode(&p.node, chain.graph, &chain.last, chain.last ? 1 : 0, p.work.get());
+      chain.last = p.node;
+    } else if (p.body->when == When::kOnce) {
+      p.body->add_to(gpu, chain);
+    } else {
+      add_condition(gpu, chain, p.body->when, p.body->flag, [&](Chain& inner) { p.body->add_to(gpu, inner); });
+    }
+  }
+}
+
+Body& body_at(void* program) { return *static_cast<Body*>(program); }
 
 }  // namespace
 
@@ -109,44 +138,63 @@ void* ScratchPool::take(size_t bytes) {
 
 void ScratchPool::give(void* data) { idle_.emplace(all_.at(data), data); }
 
-void* create_program(int index) { return new Program(gpu(index)); }
+void* create_program(int index) { return &(new Program(gpu(index)))->body; }
 
 void begin_capture(int index, void* stream, void* program) {
   gpu(index);
   Stream& s = stream_at(stream);
   driver().cuStreamBeginCapture(s.handle, CU_STREAM_CAPTURE_MODE_RELAXED);
-  s.capture.reset(new Capture{program_at(program).scratch, {}});
+  s.capture.reset(new Capture{body_at(program).program.scratch, {}});
 }
 
 void end_capture(int index, void* stream, void* program, size_t piece) {
   gpu(index);
   Stream& s = stream_at(stream);
-  const std::vector<std::shared_ptr<const void>> kept = std::move(s.capture->kept);
+  Piece made;
+  made.kept = std::move(s.capture->kept);
   s.capture = nullptr;
   CUgraph work = nullptr;
   driver().cuStreamEndCapture(s.handle, &work);
-  Graph owned(work);
+  made.work = Graph(work);
   if (piece == kNoPiece) return;
-  program_at(program).fault = s.fault;
-  program_at(program).set(piece, std::move(owned), kept);
+  Body& body = body_at(program);
+  body.program.fault = s.fault;
+  body.program.set(body, piece, std::move(made));
 }
 
-void launch_program(int index, void* stream, void* program) {
+void* nest_program(int index, void* program, size_t piece, When when, const void* flag) {
+  gpu(index);
+  Body& outer = body_at(program);
+  outer.program.conditional |= when != When::kOnce;
+  Piece made;
+  made.body.reset(new Body{outer.program, when, flag});
+  Body* const body = made.body.get();
+  outer.program.set(outer, piece, std::move(made));
+  return body;
+}
+
+bool launch_program(int index, void* stream, void* program) {
   gpu(index);
   Stream& s = stream_at(stream);
-  Program& p = program_at(program);
-  p.build();
+  Program& p = body_at(program).program;
+  try {
+    p.build();
+  } catch (const Error&) {
+    if (!p.conditional) throw;
+    return false;
+  }
   p.last = s.handle;
   if (p.fault) {
     const std::lock_guard hold(s.lock);
     if (std::find(s.watched.begin(), s.watched.end(), p.fault) == s.watched.end()) s.watched.push_back(p.fault);
   }
   driver().cuGraphLaunch(p.made, s.handle);
+  return true;
 }
 
 void destroy_program(int index, void* program) {
   gpu(index);
-  delete &program_at(program);
+  delete &body_at(program).program;
 }
 
 }  // namespace pg::cuda

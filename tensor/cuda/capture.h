@@ -1,10 +1,13 @@
 // Programs: work that is captured into a CUDA graph. Each piece is a graph of its own, a node of the whole graph, so
-// that it can be replaced in the executable graph whatever kernels of whichever library it has.
+// that it can be replaced in the executable graph whatever kernels of whichever library it has. A program inside of
+// another one is the body of a conditional node. These are not replaced, and no node's graph may contain them: what is
+// to run once is a part of the graph around it.
 #pragma once
 #include <map>
 #include <vector>
 
 #include "tensor/cuda/stream.h"
+#include "tensor/device_table.h"
 
 namespace pg::cuda {
 
@@ -34,7 +37,8 @@ struct Capture {
 void* create_program(int index);
 void begin_capture(int index, void* stream, void* program);
 void end_capture(int index, void* stream, void* program, size_t piece);
-void launch_program(int index, void* stream, void* program);
+bool launch_program(int index, void* stream, void* program);
 void destroy_program(int index, void* program);
+void* nest_program(int index, void* program, size_t piece, When when, const void* flag);
 
 }  // namespace pg::cuda

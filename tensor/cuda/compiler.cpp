@@ -96,6 +96,17 @@ CUfunction Modules::kernel(const KernelKey& key, FunctionRef<CUfunction()> make)
   return known_[key] = made;
 }
 
+CUfunction Modules::kernel_of_text(std::string_view text, const char* name) {
+  const KernelKey key{text.data(), name};
+  return kernel(key, [&] {
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    driver().cuModuleLoadData(&module, text.data());
+    driver().cuModuleGetFunction(&function, module, name);
+    return function;
+  });
+}
+
 CUfunction Modules::kernel(const std::string& key, const char* name, const std::function<std::string()>& source) {
   const std::lock_guard hold(lock_);
   CUfunction& function = kernels_[key + '/' + name];

@@ -39,6 +39,8 @@ class Modules {
   explicit Modules(Gpu& gpu) : gpu_(gpu) {}
   // Returns the kernel `name` of a module. `key` names the module; `source` is called if it is new.
   CUfunction kernel(const std::string& key, const char* name, const std::function<std::string()>& source);
+  // Returns the kernel `name` of a module whose PTX is `text`, which lives as long as the process.
+  CUfunction kernel_of_text(std::string_view text, const char* name);
   // Returns the kernel of a key; `make` finds it at the first call.
   CUfunction kernel(const KernelKey& key, FunctionRef<CUfunction()> make);
 

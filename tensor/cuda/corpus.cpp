@@ -2,6 +2,7 @@
 #include <string>
 
 #include "tensor/cuda/compiler.h"
+#include "tensor/cuda/condition.h"
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/launch.h"
 #include "tensor/cuda/variants.h"
@@ -105,6 +106,7 @@ extern "C" void perigee_cuda_corpus(bool all, pg::cuda::Each each, void* user) {
     give("reduce", reduce_types(t, t, "kSum", "kPlain") + kFusedElement, each, user);
     give("product", element, each, user);
     give("join", join_types(size_of(t)), each, user);
+    give("loop", join_types(size_of(t)), each, user);
     give("random", random_types(t), each, user);
     give("matrix", element, each, user);
     give_order(all, t, each, user);
@@ -124,6 +126,9 @@ extern "C" void perigee_cuda_corpus(bool all, pg::cuda::Each each, void* user) {
       give("softmax", element + fmt::format("constexpr bool kLog = {};\n", log), each, user);
   }
 }
+
+// The PTX of the module that the driver links with a function of its own.
+extern "C" const char* perigee_cuda_condition() { return pg::cuda::condition_text().data(); }
 
 // Compiles the formulas and a source for an architecture. Returns the size of the result, or -1 and a text in `error`.
 extern "C" int64_t perigee_cuda_compile(int arch, const char* source, char* error, size_t bytes) {

@@ -1,6 +1,7 @@
 // The table of the device, and the entry of the plugin.
 #include "tensor/cuda/blas.h"
 #include "tensor/cuda/capture.h"
+#include "tensor/cuda/condition.h"
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/memory.h"
 #include "tensor/cuda/stream.h"
@@ -106,6 +107,10 @@ const DeviceTable& table() {
       .end_capture = end_capture,
       .launch = launch_program,
       .destroy_program = destroy_program,
+      .nest = has_conditional_nodes() ? nest_program : nullptr,
+      .next_step = next_step,
+      .read_row = read_row,
+      .write_row = write_row,
       .title = title,
       .memory = memory,
       .set_switch = set_switch,

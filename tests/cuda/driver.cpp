@@ -10,33 +10,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include "../device/queue.h"
-#include "fake.h"
-
-// Work of a stream that was captured.
-struct Work {
-  Work() : program(queue::create_program(0)) {}
-  Work(const Work& other) : program(queue::copy_program(other.program)) {}
-  Work& operator=(const Work& other) {
-    queue::destroy_program(0, std::exchange(program, queue::copy_program(other.program)));
-    return *this;
-  }
-  ~Work() { queue::destroy_program(0, program); }
-  void* program;
-};
-struct CUgraphNode_st {
-  Work work;
-};
-struct CUgraph_st {
-  Work work;  // of a graph that was captured
-  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
-};
-struct CUgraphExec_st {
-  std::vector<std::pair<CUgraphNode, Work>> pieces;
-};
+#include "driver.h"
 
 namespace fake {
 namespace {
@@ -89,9 +67,6 @@ int failure(const char* function) {
 }
 
 }  // namespace fake
-
-#define FAKE(function) \
-  if (const int failed = fake::failure(#function)) return CUresult(failed)
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -191,6 +166,10 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUst
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   FAKE(cuModuleLoadData);
+  if (std::string_view(static_cast<const char*>(image), 9) == "\n.version") {
+    const bool known = std::strstr(static_cast<const char*>(image), ".visible .entry set_condition(") != nullptr;
+    return *module = fake::condition_module(), known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
+  }
   uint64_t size = 0;
   std::memcpy(&size, image, sizeof size);
   const int file = ::memfd_create("kernel", 0);
@@ -201,6 +180,7 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return *module = static_cast<CUmodule>(library), library ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  if (module == fake::condition_module()) return *function = fake::condition_kernel(), CUDA_SUCCESS;
   struct Info {
     size_t bytes;
     int waits;
@@ -227,51 +207,6 @@ CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned
              [=, &kernel] { fake::run_grid(kernel.module, kernel.run, kernel.waits, blocks, threads, kept->data()); });
   return CUDA_SUCCESS;
 }
-
-CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
-  return queue::begin_capture(0, fake::stream(s), nullptr), CUDA_SUCCESS;
-}
-CUresult cuStreamEndCapture(CUstream s, CUgraph* graph) {
-  FAKE(cuStreamEndCapture);
-  auto made = std::make_unique<CUgraph_st>();
-  queue::end_capture(0, fake::stream(s), made->work.program, 0);
-  return *graph = made.release(), CUDA_SUCCESS;
-}
-CUresult cuGraphCreate(CUgraph* graph, unsigned) { return *graph = new CUgraph_st, CUDA_SUCCESS; }
-CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
-  if (nodes) return CUDA_ERROR_NOT_SUPPORTED;
-  return *count = queue::tasks_of(graph->work.program) + graph->nodes.size(), CUDA_SUCCESS;
-}
-// The nodes of a graph are a chain.
-CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
-                                  CUgraph child) {
-  if (queue::tasks_of(graph->work.program) || !child->nodes.empty()) return CUDA_ERROR_INVALID_VALUE;
-  if (count != !graph->nodes.empty() || (count && *after != graph->nodes.back().get())) return CUDA_ERROR_INVALID_VALUE;
-  graph->nodes.push_back(std::make_unique<CUgraphNode_st>(CUgraphNode_st{child->work}));
-  return *node = graph->nodes.back().get(), CUDA_SUCCESS;
-}
-CUresult cuGraphInstantiate(CUgraphExec* made, CUgraph graph, unsigned long long) {
-  FAKE(cuGraphInstantiateWithFlags);
-  *made = new CUgraphExec_st;
-  for (const auto& node : graph->nodes) (*made)->pieces.emplace_back(node.get(), node->work);
-  return CUDA_SUCCESS;
-}
-CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec program, CUgraphNode node, CUgraph child) {
-  FAKE(cuGraphExecChildGraphNodeSetParams);
-  for (auto& [from, work] : program->pieces) {
-    if (from != node) continue;
-    if (queue::tasks_of(work.program) != queue::tasks_of(child->work.program)) return CUDA_ERROR_INVALID_VALUE;
-    return work = child->work, CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
-}
-CUresult cuGraphLaunch(CUgraphExec program, CUstream s) {
-  FAKE(cuGraphLaunch);
-  for (const auto& [node, work] : program->pieces) queue::launch(0, fake::stream(s), work.program);
-  return CUDA_SUCCESS;
-}
-CUresult cuGraphExecDestroy(CUgraphExec program) { return delete program, CUDA_SUCCESS; }
-CUresult cuGraphDestroy(CUgraph graph) { return delete graph, CUDA_SUCCESS; }
 
 }  // extern "C"
 #pragma GCC visibility pop

@@ -203,10 +203,16 @@ void end_capture(int, void* stream, void* program, size_t piece) {
   pieces[piece] = std::move(*work);
 }
 
-void launch(int, void* stream, void* program) {
+bool launch(int, void* stream, void* program) {
   const std::lock_guard hold(queues().lock);
   for (const Piece& piece : program_at(program))
     for (const Task& task : piece) stream_at(stream).tasks.push_back(task);
+  return true;
+}
+
+void run_now(void* program) {
+  for (const Piece& piece : program_at(program))
+    for (const Task& task : piece) task.work();
 }
 
 void destroy_program(int, void* program) { delete &program_at(program); }

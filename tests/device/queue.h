@@ -22,7 +22,8 @@ void add(void* stream, std::function<void()> work, const char* place = nullptr, 
 void* create_program(int index);
 void begin_capture(int index, void* stream, void* program);
 void end_capture(int index, void* stream, void* program, size_t piece);
-void launch(int index, void* stream, void* program);
+bool launch(int index, void* stream, void* program);
+void run_now(void* program);  // from work of a stream
 void destroy_program(int index, void* program);
 void* copy_program(void* program);
 size_t tasks_of(void* program);

@@ -106,9 +106,9 @@ TEST_CASE("a program is patched for other addresses, and queued launches keep th
   const Value a = floats(device, {0, 0, 0}), b = floats(device, {0, 0, 0}), c = floats(device, {0, 0, 0});
   std::optional<CapturedWork> work(device);
   const auto copies = [&](const Value& from_value, std::vector<Value> targets) {
-    return [&table, device, from_value, targets](void* stream) {
+    return [&table, device, from_value, targets](Recording& recording) {
       for (const Value& to : targets)
-        table.copy(device.index, stream, to.array().data(), from_value.array().data(), 12);
+        table.copy(device.index, recording.stream(), to.array().data(), from_value.array().data(), 12);
     };
   };
   work->capture(0, copies(from, {a}));
@@ -121,7 +121,7 @@ TEST_CASE("a program is patched for other addresses, and queued launches keep th
   table.clear(device.index, stream_of(device), b.array().data(), 12);
   work->capture(0, copies(from, {a, b}));  // other work
   work->capture(1, copies(b, {c}));        // and a piece after it
-  CHECK_THROWS_AS(work->capture(1, [](void*) { throw Error("a kernel fails"); }), Error);
+  CHECK_THROWS_AS(work->capture(1, [](Recording&) { throw Error("a kernel fails"); }), Error);
   work->launch();
   work.reset();
   CHECK(read(c) == std::vector<float>{1, 2, 3});

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -15,8 +16,10 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "files.h"
+#include "tensor/buffer.h"
 #include "tensor/device_table.h"
 #include "tensor/op.h"
 
@@ -206,11 +209,160 @@ TEST_CASE("cuda: a program is launched as one, patched and keeps its errors") {
   check_contains(out, "5.436");
 }
 
-// The ops that golden/cuda_by_host.txt lists run on the CPU through copies. The list may only shrink.
-TEST_CASE("cuda: every op has a kernel or a decomposition, or is listed") {
+namespace {
+
+// The CUDA device in this process.
+pg::Device device_here() {
   for (const char* name : {"PERIGEE_CUDA_DRIVER", "PERIGEE_CUDA_NVRTC", "PERIGEE_CUDA_BLAS"})
     ::setenv(name, PERIGEE_FAKE_CUDA, 1);
-  const pg::Device device = pg::device_from_name("cuda");
+  return pg::device_from_name("cuda");
+}
+
+// Elements in the memory of a device.
+template <class T>
+class Remote {
+ public:
+  Remote(pg::Device device, std::vector<T> elements)
+      : device_(device), count_(elements.size()), buffer_(pg::Buffer::allocate(device, pg::Bytes(count_ * sizeof(T)))) {
+    set(elements);
+  }
+  void set(const std::vector<T>& elements) { pg::upload(device_, buffer_->data, elements.data(), count_ * sizeof(T)); }
+  std::vector<T> get() const {
+    std::vector<T> elements(count_);
+    pg::download(device_, elements.data(), buffer_->data, count_ * sizeof(T));
+    return elements;
+  }
+  T* at(size_t i = 0) const { return static_cast<T*>(buffer_->data) + i; }
+
+ private:
+  pg::Device device_;
+  size_t count_;
+  pg::Ref<pg::Buffer> buffer_;
+};
+
+}  // namespace
+
+TEST_CASE("cuda: a program runs parts of itself by flags") {
+  const pg::Device device = device_here();
+  const pg::DeviceTable& table = pg::device_table(device);
+  REQUIRE(pg::has_conditions(device));
+  Remote<uint8_t> flags(device, {0, 0});
+  const Remote<int32_t> numbers(device, {1, 2, 3, 4}), out(device, {0, 0, 0, 0});
+  const auto flag = [&](size_t i) { return reinterpret_cast<const bool*>(flags.at(i)); };
+  pg::CapturedWork work(device);
+  const auto queue = [&](pg::Recording& r) {
+    const auto copy = [&](size_t to, size_t from) {
+      table.copy(device.index, r.stream(), out.at(to), numbers.at(from), sizeof(int32_t));
+    };
+    table.clear(device.index, r.stream(), out.at(), 4 * sizeof(int32_t));
+    r.nest(pg::When::kIf, flag(0), [&] {
+      copy(0, 0);
+      r.nest(pg::When::kIf, flag(1), [&] { copy(1, 1); });
+      r.nest(pg::When::kUnless, flag(1), [&] { copy(1, 2); });
+      r.nest(pg::When::kIf, flag(1), [] {});
+    });
+    r.nest(pg::When::kUnless, flag(0), [&] { copy(0, 2); });
+    copy(3, 3);
+  };
+  work.capture(0, queue, true);
+  work.capture(
+      1, [&](pg::Recording& r) { table.copy(device.index, r.stream(), out.at(2), numbers.at(1), sizeof(int32_t)); });
+  const auto ran = [&](std::vector<uint8_t> values) {
+    flags.set(values);
+    REQUIRE(work.launch());
+    return out.get();
+  };
+  CHECK(ran({0, 0}) == std::vector<int32_t>{3, 0, 2, 4});
+  CHECK(ran({1, 0}) == std::vector<int32_t>{1, 3, 2, 4});
+  CHECK(ran({1, 1}) == std::vector<int32_t>{1, 2, 2, 4});
+  // A piece after it is replaced, then the piece with conditions.
+  work.capture(
+      1, [&](pg::Recording& r) { table.copy(device.index, r.stream(), out.at(2), numbers.at(3), sizeof(int32_t)); });
+  CHECK(ran({0, 1}) == std::vector<int32_t>{3, 0, 4, 4});
+  work.capture(
+      0, [&](pg::Recording& r) { table.clear(device.index, r.stream(), out.at(), 8); }, true);
+  CHECK(ran({0, 1}) == std::vector<int32_t>{0, 0, 4, 4});
+  CHECK_THROWS_AS(
+      work.capture(
+          0, [&](pg::Recording& r) { r.nest(pg::When::kIf, flag(0), [] { throw pg::Error("no"); }); }, true),
+      pg::Error);
+  pg::CapturedWork other(device);
+  other.capture(0, queue, true);
+  REQUIRE(other.launch());
+  CHECK(out.get() == std::vector<int32_t>{3, 0, 0, 4});
+}
+
+TEST_CASE("cuda: a program repeats a part of itself and counts") {
+  const pg::Device device = device_here();
+  const pg::DeviceTable& table = pg::device_table(device);
+  using Bytes = std::vector<uint8_t>;
+  for (const size_t bytes : {1, 2, 3, 4, 8, 12, 24})
+    for (const bool reverse : {false, true}) {
+      CAPTURE(bytes);
+      CAPTURE(reverse);
+      constexpr size_t kRows = 5;
+      Bytes elements(kRows * bytes);
+      for (size_t i = 0; i < elements.size(); ++i) elements[i] = uint8_t(i + 1);
+      const Remote<uint8_t> rows(device, elements), row(device, Bytes(bytes)), more(device, {9}), flag(device, {1});
+      Remote<uint8_t> out(device, Bytes(kRows * bytes));
+      const Remote<int64_t> number(device, {0}), steps(device, {-1});
+      Remote<int64_t> count(device, {0});
+      const pg::LoopState loop = {steps.at(),
+                                  number.at(),
+                                  reinterpret_cast<bool*>(more.at()),
+                                  count.at(),
+                                  reinterpret_cast<bool*>(flag.at()),
+                                  int64_t(kRows),
+                                  reverse};
+      pg::CapturedWork work(device);
+      work.capture(
+          0,
+          [&](pg::Recording& r) {
+            table.next_step(device.index, r.stream(), loop, true);
+            r.nest(pg::When::kWhile, loop.more, [&] {
+              table.read_row(device.index, r.stream(), row.at(), rows.at(), bytes, number.at());
+              table.write_row(device.index, r.stream(), out.at(), row.at(), bytes, number.at());
+              table.next_step(device.index, r.stream(), loop, false);
+            });
+          },
+          true);
+      for (const int64_t n : {3, 0, 9, -2}) {
+        count.set({n});
+        out.set(Bytes(kRows * bytes));
+        REQUIRE(work.launch());
+        const int64_t taken = std::clamp<int64_t>(n, 0, kRows);
+        CHECK(steps.get() == std::vector<int64_t>{taken});
+        Bytes expected = elements;
+        std::fill(expected.begin() + taken * int64_t(bytes), expected.end(), uint8_t(0));
+        CHECK(out.get() == expected);
+        if (taken > 0) CHECK(number.get() == std::vector<int64_t>{reverse ? 1 : taken});
+      }
+    }
+}
+
+TEST_CASE("cuda: the host decides for a driver that has no conditional nodes") {
+  const std::string code =
+      "local f = pg.jit(function(x)\n"
+      "  local y = x:softmax(1):softmax(1):softmax(1)\n"
+      "  y = pg.cond(x:sum():gt(0), function() return y + 1 end, function() return y - 1 end)\n"
+      "  return y:softmax(1):softmax(1):softmax(1):sum() + x:sum()\n"
+      "end)\n"
+      "local kept = {}\n"
+      "for i = 1, 6 do\n"
+      "  local x = pg.full({3}, (-1) ^ i, {device = 'cuda'})\n"
+      "  local before = fake.fake_calls('cuGraphLaunch')\n"
+      "  kept[i] = f(x)\n"
+      "  print(kept[i]:item(), 'launches ' .. fake.fake_calls('cuGraphLaunch') - before)\n"
+      "end";
+  const std::string old = run(code, {{"PERIGEE_FAKE_VERSION", "12030"}}),
+                    now = run(code, {{"PERIGEE_FAKE_VERSION", "12040"}});
+  check_contains(old.substr(old.rfind('\n', old.size() - 2)), "4\tlaunches 2");
+  check_contains(now.substr(now.rfind('\n', now.size() - 2)), "4\tlaunches 1");
+}
+
+// The ops that golden/cuda_by_host.txt lists run on the CPU through copies. The list may only shrink.
+TEST_CASE("cuda: every op has a kernel or a decomposition, or is listed") {
+  const pg::Device device = device_here();
   std::ifstream golden(PERIGEE_SOURCE_DIR "/tests/golden/cuda_by_host.txt");
   const std::set<std::string> listed{std::istream_iterator<std::string>(golden), {}};
   std::set<std::string> found;

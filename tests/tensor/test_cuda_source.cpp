@@ -373,6 +373,8 @@ TEST_CASE("cuda source: NVRTC compiles every kernel" * doctest::skip()) {
     }
   } compiler;
   REQUIRE_MESSAGE(compiler.plugin, ::dlerror());
+  const auto condition = reinterpret_cast<const char* (*)()>(::dlsym(compiler.plugin, "perigee_cuda_condition"));
+  if (folder()) std::ofstream(std::string(folder()) + "/condition.ptx") << condition();
   const bool all = std::getenv("PERIGEE_CUDA_ALL") != nullptr;
   using Each = void (*)(void*, const char*, const char*);
   const auto corpus = reinterpret_cast<void (*)(bool, Each, void*)>(::dlsym(compiler.plugin, "perigee_cuda_corpus"));
