@@ -121,7 +121,7 @@ void infer_loop(Infer& c) {
                        : "capture",
                slice ? part : part - slices, input_type(body, 1 + part), slice ? row_type(c.type(k)) : c.type(k));
   }
-  c.outputs.push_back(Type{DType::kInt64, {}, {}});
+  c.outputs.push_back(Type{DType::kInt64, input_type(body, 0).device, {}});
   for (size_t k = flag; k < body.outputs.size(); ++k) {
     const Type& type = body.type(body.outputs[k]);
     const bool carry = k - flag < carries;

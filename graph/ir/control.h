@@ -19,7 +19,7 @@ namespace pg {
 // (the operands in the first step) and the captures. A stacked output holds the rows that the steps returned, and zeros
 // where no step ran. The number of steps is the number of rows of the slices, or `count`, but at most `limit`. A
 // conditional loop ends before the first step for which the flag (0-dim bool) is false. The output `steps` is the
-// number of steps that ran (0-dim int64).
+// number of steps that ran (0-dim int64, on the device of the index).
 // Without a limit, the stacked outputs of a conditional loop have one row per step. Their type says 0 rows, and only
 // slices of loops can read them. In a trace a conditional loop has no operand `flag`: its attribute `condition`,
 // (index, carries…, captures…) → flag, computes it.

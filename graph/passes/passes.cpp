@@ -21,6 +21,7 @@ constexpr Pass kPasses[] = {
     {"gather_gradients", "sums the gradients of all steps in one product after a loop", gather_gradients, Pass::kClean},
     {"bn_fold", "folds batch normalization at inference into the weights before it", fold_batch_norm, Pass::kShape},
     {"recompute", "rematerializes large values with cheap ops instead of keeping them", recompute, Pass::kShape},
+    {"place", "keeps what branches and loops decide by on their device", place, Pass::kPlaces},
     {"layout", "puts the channels last where convolutions are fastest", choose_layouts, Pass::kKernels},
     {"epilogue", "makes bias and activation the epilogue of the product before them", attach_epilogues, Pass::kKernels},
     {"fuse", "fuses connected pointwise ops into one kernel", fuse, Pass::kKernels},
@@ -109,7 +110,7 @@ class Selection {
     for (const auto* list : {&options_.disabled, &environment_})
       if (names(*list, pass.name) || names(*list, "all")) return false;
     if (pass.run == choose_layouts && !options_.layouts) return false;
-    return (pass.on || names(options_.enabled, pass.name)) && (options_.kernels || pass.stage != Pass::kKernels);
+    return (pass.on || names(options_.enabled, pass.name)) && (options_.kernels || pass.stage < Pass::kPlaces);
   }
 
   // Discards the result of a pass if a device lacks a kernel for it.
@@ -177,6 +178,7 @@ Graph optimize(Graph graph, const PassOptions& options) {
   const Graph before = graph;
   graph = run_stage(selection, Pass::kShape, std::move(graph));
   if (!same_graph(before, graph)) graph = clean(selection, std::move(graph));
+  if (options.kernels) graph = run_stage(selection, Pass::kPlaces, std::move(graph));
   return run_stage(selection, Pass::kKernels, std::move(graph));
 }
 

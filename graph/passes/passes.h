@@ -20,6 +20,7 @@ struct Pass {
   enum Stage : uint8_t {
     kClean,   // keeps plain ops, so that other transforms may follow; runs to a fixed point
     kShape,   // changes which ops compute; runs once, followed by kClean
+    kPlaces,  // moves values between devices; runs once, after all others but kKernels
     kKernels  // makes fused nodes and ops that only kernels have: the last stage before planning
   };
   const char* name;
@@ -35,7 +36,7 @@ std::span<const Pass> passes();
 struct PassOptions {
   std::vector<std::string> disabled;  // names, in addition to PERIGEE_DISABLE_PASSES ("fuse,cse"; "all")
   std::vector<std::string> enabled;   // names of passes that are off by default
-  bool kernels = true;                // false skips the stage kKernels, for graphs that will be split or joined first
+  bool kernels = true;                // false skips kPlaces and kKernels, for graphs that will be split or joined first
   bool layouts = true;                // false skips the choice of layouts, for one half of a program with gradients
   bool verify = false;  // verifies after each pass; always on in debug builds and with PERIGEE_VERIFY_PASSES
 };
@@ -55,6 +56,7 @@ Graph gather_gradients(Graph graph);
 Graph sink(Graph graph);
 Graph fold_batch_norm(Graph graph);
 Graph recompute(Graph graph);
+Graph place(Graph graph);
 Graph choose_layouts(Graph graph);
 Graph attach_epilogues(Graph graph);
 Graph fuse(Graph graph);

@@ -19,7 +19,6 @@ struct PlanValue {
   int32_t readers = 0;           // number of nodes that read it
   int32_t view = -1;             // the view in Plan::views that its step writes
   bool returned = false;
-  bool pinned = false;  // its memory is at the same address in all runs with a frame
 };
 
 // A step whose place in memory is not known yet.

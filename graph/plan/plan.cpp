@@ -168,9 +168,9 @@ class Planner : Lowering {
   PlanOutput output_of(int32_t value) {
     const Storage::Kind kind = storage_of(value).kind;
     const bool given = !plan_->options.body && (kind == Storage::kInput || kind == Storage::kConstant);
+    const bool moves = storage_of(value).pinned && !plan_->options.body;  // each run has other memory for outputs
     const bool whole = (kind == Storage::kArena || (kind == Storage::kOutput && !plan_->options.body)) &&
-                       covers_storage(value) &&
-                       (plan_->options.body || !values_[size_t(values_[size_t(value)].root)].pinned);
+                       covers_storage(value) && !moves;
     if (!given && !whole) value = add_copy(value, add_array(layout(value).type), -1);
     Storage& storage = storage_of(value);
     if (!given && storage.kind != Storage::kOutput) {
@@ -231,6 +231,7 @@ class Planner : Lowering {
     if (!fits) return false;
     for (int32_t v : d.out)
       if (values_[size_t(v)].storage == from) return false;  // taken by another output
+    if (s.pinned && storage_of(d.out[out]).kind == Storage::kOutput && !plan_->options.body) return false;
     for (size_t k = 0; k < d.in.size(); ++k)
       if (k != in && d.in[k] >= 0 && values_[size_t(d.in[k])].storage == from && !(twice && d.in[k] == d.in[in]))
         return false;
@@ -240,6 +241,7 @@ class Planner : Lowering {
     const int32_t from = values_[size_t(d.in[in])].storage, to = values_[size_t(d.out[out])].storage;
     keeps_source_ = true;
     plan_->storages[size_t(to)].first = plan_->storages[size_t(from)].first;
+    plan_->storages[size_t(to)].pinned |= plan_->storages[size_t(from)].pinned;
     for (PlanValue& v : values_)
       if (v.storage == from) v.storage = to;
     plan_->storages[size_t(from)].bytes = {};
