@@ -190,7 +190,7 @@ std::vector<int32_t> Lowering::lower_control(const Node& node, const Made& made,
   for (size_t k = 0; k < node.types.size(); ++k)
     step.out.push_back(is_unlimited_stack(control, k) ? add_stack(node.types[k]) : add_array(node.types[k]));
   for (const auto* list : {&step.in, &step.out})
-    for (const int32_t v : *list) storage_of(v).pinned |= control.nests;
+    for (const int32_t v : *list) storage_of(v).pinned |= captures(storage_of(v).device);
   for (const ScratchBlock& block : control.blocks) step.scratch.push_back(add_scratch(block.device, block.bytes));
   return add_draft(std::move(step));
 }

@@ -46,7 +46,7 @@ struct Storage {
   Bytes bytes = {};
   size_t offset = 0;              // of kArena
   int32_t first = -1, last = -1;  // first step that writes it, last step that uses it (of kOutput: past the end)
-  bool pinned = false;  // a condition of a device depends on it, so that it should have the same address in all runs
+  bool pinned = false;  // of a branch or loop that a program may have, so that its address should always be the same
 };
 
 // The memory of a view of a step. Plan::views has its type and strides, a frame has its pointer.

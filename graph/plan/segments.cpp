@@ -10,7 +10,7 @@ namespace {
 
 constexpr int32_t kLeastWork = 3;               // kernels of a program
 constexpr Bytes kMostStaged = Bytes(1 << 20);   // of an input
-constexpr Bytes kMostPinned = Bytes(64 << 20);  // of an input that a condition depends on
+constexpr Bytes kMostPinned = Bytes(64 << 20);  // of an input of a branch or loop, where patches cost more
 constexpr int64_t kMostWork = 1024;             // kernels of a loop with its bodies as a program has them
 constexpr int64_t kMostRuns = 1 << 17;          // kernels that a loop runs, which nobody can interrupt
 constexpr int64_t kTooMany = int64_t(1) << 40;
@@ -100,8 +100,6 @@ bool varies(const Plan& plan, const Step& step) {
   });
 }
 
-bool nests(const Step& step) { return step.control && step.control->nests; }
-
 // Inputs that segments read and no step writes.
 void find_staged(Plan& plan) {
   for (const Segment& segment : plan.segments)
@@ -110,7 +108,7 @@ void find_staged(Plan& plan) {
       for (int32_t i = step.in; i < step.in + step.in_count; ++i) {
         const Storage* storage = storage_of(plan, i);
         if (!storage || storage->kind != Storage::kInput || !(storage->device == segment.device)) continue;
-        if (storage->bytes == Bytes() || storage->bytes > (nests(step) ? kMostPinned : kMostStaged)) continue;
+        if (storage->bytes == Bytes() || storage->bytes > (step.control ? kMostPinned : kMostStaged)) continue;
         plan.staged.resize(plan.input_types.size());
         plan.staged[size_t(storage->index)] = true;
       }
