@@ -16,12 +16,16 @@ void Execution::record_branch(const Step& step) {
   }
 }
 
-// Memory of the device and a copy of it, which work at each step brings up to date.
+namespace {
+
+// What each step copies: a row, or a carry.
 struct StepCopy {
   void* to;
   const void* from;
   size_t bytes;
 };
+
+}  // namespace
 
 void Execution::record_loop(const Step& step) {
   const ControlStep& control = *step.control;

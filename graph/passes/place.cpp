@@ -29,9 +29,11 @@ Operand source_on(const Graph& graph, const Operand& operand, Device device) {
   return graph.type(node.inputs[0]).device == device ? node.inputs[0] : Operand{};
 }
 
-// Moves the number of the step in a body to the device. Returns false if something else than copies there reads it.
+// Moves the number of the step in a body from the host to the device. Returns false if something else than copies there
+// reads it.
 bool place_index(Graph& body, Device device) {
   const Operand index = Operand::of(size_t(body.inputs[0]));
+  if (!host_reads(body.type(index).device)) return false;
   std::vector<char> copies(body.nodes.size());
   for (size_t i = 0; i < body.nodes.size(); ++i) {
     const Node& node = body.nodes[i];

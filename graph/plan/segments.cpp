@@ -31,7 +31,8 @@ int64_t kernels(const ControlStep& control, bool runs) {
   if (!control.is_loop) return count + 1;
   if (control.repeats) count += int64_t(control.rows.size() + control.slots.size()) + 2;
   if (control.repeats && !runs) return count;
-  return control.loop.limit < 0 ? kTooMany : bounded(control.loop.limit * count);
+  const int64_t limit = control.loop.limit;
+  return limit < 0 || limit > kTooMany / count ? kTooMany : limit * count;
 }
 int64_t kernels(const Step& step, bool runs) { return step.control ? kernels(*step.control, runs) : 1; }
 
@@ -100,6 +101,12 @@ bool varies(const Plan& plan, const Step& step) {
   });
 }
 
+// Whether a segment should have no other step: it could rarely be launched, since each run may bring other memory.
+bool isolated(const Plan& plan, const Step& step) {
+  const auto large = [](const Storage& s) { return s.kind == Storage::kInput && s.bytes > kMostPinned; };
+  return step.control && any_storage(plan, step.in, step.in_count, large);
+}
+
 // Inputs that segments read and no step writes.
 void find_staged(Plan& plan) {
   for (const Segment& segment : plan.segments)
@@ -145,6 +152,7 @@ void find_segments(Plan& plan) {
       step.varies = varies(plan, step);
       work += step.work = int32_t(kernels(step, false));
       if (++end == plan.lend || end == plan.invariant) break;  // spare memory is lent between two programs
+      if (isolated(plan, step) || (end < count && isolated(plan, plan.steps[size_t(end)]))) break;
     }
     if (work >= kLeastWork) plan.segments.push_back({begin, end, device});
     begin = std::max(end, begin + 1);

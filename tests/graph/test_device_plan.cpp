@@ -9,7 +9,7 @@
 
 #include "graph/exec/exec.h"
 #include "graph/passes/passes.h"
-#include "pass_graphs.h"
+#include "loop_graphs.h"
 #include "tensor/device_table.h"
 
 namespace {
@@ -213,4 +213,85 @@ TEST_CASE("anomaly detection reads device memory") {
   const std::string type = "float32 2 " + name_of(device);
   const std::string text = "log: made a NaN: x = " + type + " in -1..1; out = " + type + " in 0..0, 1 NaN";
   CHECK_THROWS_WITH_AS(run(*make_plan(graph), ctx, in), text.c_str(), Error);
+}
+
+namespace {
+
+size_t on_host(const Graph& graph) {
+  return size_t(std::count_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return std::any_of(node.types.begin(), node.types.end(), [](const Type& t) { return t.device.is_cpu(); });
+  }));
+}
+
+// x = x * i while the sum of x is less than 10, as a trace has it: the host decides. `counts`: the body computes i on
+// the host. Returns the loop's result, the number of steps on the device and, if `returns_steps`, that on the host.
+Graph loop_on(Device device, bool counts, bool returns_steps) {
+  const auto less = [](GraphSketch& g, Operand x) {
+    return g.op("to", {g.op("lt", {g.op("sum", {x}), Operand::immediate(10)})}, {{"device", Device{}}});
+  };
+  GraphSketch g;
+  const Operand x = input_on(g, device, "x", {3});
+  BodySketch body({{3}});
+  body.graph.nodes[1].types[0].device = device;
+  Operand i = body.in[0];
+  if (counts) i = body.op("add", {i, Operand::immediate(0)});
+  const Operand y = body.op("mul", {body.in[1], body.op("to", {i}, {{"device", device}})});
+  LoopForm form = loop_form(0, 1, 8);
+  form.conditional = true;
+  const Operand flag = less(body, y);
+  const size_t loop = add_loop(g, form, {less(g, x), x}, {body.done({flag, y})});
+  const Operand steps = g.op("to", {Operand::of(loop)}, {{"device", device}});
+  if (returns_steps) return g.done({Operand::of(loop, 1), steps, Operand::of(loop)});
+  return g.done({Operand::of(loop, 1), steps});
+}
+
+}  // namespace
+
+TEST_CASE("place: what a loop decides by and counts stays on its device") {
+  const Device device = full_device();
+  for (const bool counts : {false, true})
+    for (const bool returns_steps : {false, true}) {
+      const Graph before = loop_on(device, counts, returns_steps), after = place(before);
+      verify(after);
+      const auto loop =
+          std::find_if(after.nodes.begin(), after.nodes.end(), [](const Node& n) { return is_control(n); });
+      CHECK(on_host(*body_at(*loop, 0)) == (counts ? 2 : 0));
+      CHECK(on_host(after) == size_t(counts || returns_steps));
+      CHECK(same_graph(place(after), after));
+      Context ctx;
+      for (const Graph* graph : {&before, &after}) {
+        const auto plan = make_plan(*graph);
+        for (const float first : {1.0F, 20.0F}) {
+          Value in[] = {floats(device, {first, 1, 0})};
+          const Values out = run(*plan, ctx, in);
+          const bool starts = first < 10;
+          CHECK(read(out[0]) == std::vector<float>{starts ? 6 : first, starts ? 6.0F : 1, 0});
+          int64_t steps[2] = {-1, -1};
+          download(device, &steps[0], out[1].array().data(), sizeof steps[0]);
+          if (returns_steps) steps[1] = *static_cast<const int64_t*>(out[2].array().data());
+          CHECK(steps[0] == (starts ? 3 : 0));
+          CHECK(steps[1] == (returns_steps ? steps[0] : -1));
+        }
+      }
+    }
+}
+
+TEST_CASE("place: a predicate that a device computes is not copied") {
+  const Device device = full_device();
+  GraphSketch g;
+  const Operand x = input_on(g, device, "x", {3});
+  const Operand sum = g.op("to", {g.op("sum", {x})}, {{"dtype", DType::kBool}, {"device", Device{}}});
+  BodySketch then({{3}}, false), other({{3}}, false);
+  for (BodySketch* body : {&then, &other}) body->graph.nodes[0].types[0].device = device;
+  const auto twice = then.done({then.op("mul", {then.in[0], Operand::immediate(2)})});
+  const auto less = other.done({other.op("sub", {other.in[0], Operand::immediate(1)})});
+  const Graph before = g.done({Operand::of(add_cond(g, {sum, x}, {twice, less}))}), after = place(before);
+  verify(after);
+  CHECK(on_host(before) == 1);
+  CHECK(on_host(after) == 0);
+  const auto plan = make_plan(after);
+  Context ctx;
+  Value some[] = {floats(device, {0.25F, 0, 0})}, none[] = {floats(device, {1, -1, 0})};
+  CHECK(read(run(*plan, ctx, some)[0]) == std::vector<float>{0.5F, 0, 0});
+  CHECK(read(run(*plan, ctx, none)[0]) == std::vector<float>{0, -2, -1});
 }

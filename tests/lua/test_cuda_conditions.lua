@@ -28,8 +28,11 @@ local function agrees(f, sets, launches)
   local jitted, on_cpu, kept = pg.jit(f), pg.jit(f), {}
   for i, inputs in ipairs(sets) do
     local moved = on("cuda", inputs)
+    collectgarbage()
+    collectgarbage("stop")  -- programs that are collected wait
     local before = {calls("cuGraphLaunch"), calls("cuStreamSynchronize")}
     local got = {jitted(unpack(moved))}
+    collectgarbage("restart")
     if fake and i > 3 and launches then
       t.equal(calls("cuGraphLaunch") - before[1], launches, "launches of run " .. i)
       if launches > 0 then t.equal(calls("cuStreamSynchronize"), before[2], "waits of run " .. i) end
@@ -145,6 +148,44 @@ t.test("variables change places, and rows have any size", function()
       return outs[1], outs[2], vars[1], vars[2]
     end, sets(4, function(i) return (numbers(3):abs() * i):to(dtype), (numbers(3):abs() + i):to(dtype) end), 1)
   end
+end)
+
+t.test("a large input that comes at other addresses only stops the branch that reads it", function()
+  local large = {pg.zeros(17 * 2^20), pg.zeros(17 * 2^20)}
+  local function chain(z)
+    for _ = 1, 6 do z = z:softmax(1) end
+    return z
+  end
+  local f = pg.jit(function(x, y)
+    local z = chain(x)
+    return chain(pg.cond(x:sum():gt(0), function() return z * y[{{1, 4}}] end, function() return z end))
+  end)
+  for i = 1, 5 do
+    local launches, x = calls("cuGraphLaunch"), numbers(4) * i
+    local z = f(x, large[i % 2 + 1])
+    if fake and i > 2 then t.equal(calls("cuGraphLaunch") - launches, 2) end
+    t.close(z, chain(pg.zeros(4)))
+  end
+end)
+
+t.test("a capture that fails is an error of that run only", function()
+  if not fake then t.skip("needs the fake driver") end
+  local f = pg.jit(function(x)
+    local y = x:softmax(1):softmax(1)
+    return (pg.cond(y:amax():gt(0.1), function() return y * 2 end, function() return y - 1 end))
+  end)
+  local failed, x = 0, numbers(4)
+  local expected = (x:softmax(1):softmax(1) * 2):totable()
+  for nth = 1, 8 do
+    if nth < 8 then fake.fake_fail("cuStreamEndCapture", nth, 901, 1) end
+    local ok, y = pcall(f, x)
+    if ok then t.equal(y:totable(), expected) else failed = failed + 1 end
+  end
+  t.check(failed > 2, failed)
+  fake.fake_fail("cuStreamEndCapture", 1, 0, 0)
+  local launches = calls("cuGraphLaunch")
+  t.equal(f(x):totable(), expected)
+  t.equal(calls("cuGraphLaunch") - launches, 1)
 end)
 
 t.test("what draws random numbers is no condition of the device, and draws the same", function()
