@@ -1,5 +1,6 @@
 // Runs the segments of a plan as programs of their device.
 #include "graph/exec/run.h"
+#include "tensor/runtime.h"
 
 namespace pg {
 
@@ -37,6 +38,8 @@ void Execution::run_segment(const Segment& segment, SegmentProgram& program) {
   if (program.work->launch()) return;
   program.work = nullptr;
   program.refused = true;
+  const std::string text = name_of(segment.device) + ": the driver refused a program with conditions; the host decides";
+  ctx_.runtime->log(LogLevel::kWarning, text.c_str());
   run(size_t(segment.begin), size_t(segment.end));
 }
 

@@ -56,14 +56,14 @@ local function sets(n, make)
 end
 
 t.test("a step with a branch and a loop is one launch", function()
-  local w = numbers(4, 4)
+  local weight = numbers(4, 4)
   agrees(function(x, w)
     local y = x:matmul(w):softmax(2)
     y = pg.cond(x:sum():gt(0), function() return y:matmul(w) * 2 end, function() return y - x end)
     local outs, vars, n = pg.while_loop(function(s) return s:sum():lt(100) end, function(s) return s:amax(1), {s * 1.5 + 1} end,
                                         {y:abs()}, {max_iterations = 12})
     return outs, vars[1]:matmul(w), n, y
-  end, sets(7, function(i) return numbers(3, 4) * (i % 2 == 0 and i or -i), w end), 1)
+  end, sets(7, function(i) return numbers(3, 4) * (i % 2 == 0 and i or -i), weight end), 1)
 end)
 
 t.test("branches nest, and pass on what they get", function()
@@ -87,7 +87,7 @@ end)
 
 t.test("a loop takes no step, some or all", function()
   agrees(function(x, bound)
-    local outs, vars, n = pg.while_loop(function(i, s) return i:lt(bound) end,
+    local outs, vars, n = pg.while_loop(function(i) return i:lt(bound) end,
                                         function(i, s) return {s, i * 10}, {i + 1, s * 0.5 + i} end,
                                         {pg.full({}, 0, {device = x.device}), x}, {max_iterations = 5})
     return outs[1], outs[2], vars[1], vars[2], n
@@ -95,7 +95,7 @@ t.test("a loop takes no step, some or all", function()
 end)
 
 t.test("gradients of branches and loops are in the same launch", function()
-  local w = numbers(3, 3) / 4
+  local weight = numbers(3, 3) / 4
   local function step(x, w)
     w = w:detach():attach_grad()
     local l = pg.record(function()
@@ -108,7 +108,7 @@ t.test("gradients of branches and loops are in the same launch", function()
     l:backward()
     return l, w.grad
   end
-  agrees(step, sets(6, function(i) return numbers(3, 3) * (i / 3), w * 1 end), 1)
+  agrees(step, sets(6, function(i) return numbers(3, 3) * (i / 3), weight * 1 end), 1)
 end)
 
 t.test("long loops are repeated by the device", function()
@@ -142,7 +142,7 @@ end)
 t.test("variables change places, and rows have any size", function()
   for _, dtype in ipairs{"float32", "uint8", "float16", "float64"} do
     agrees(function(x, y)
-      local outs, vars = pg.while_loop(function(a, b, n) return n:lt(5) end,
+      local outs, vars = pg.while_loop(function(_, _, n) return n:lt(5) end,
                                        function(a, b, n) return {a, b[{{2, 3}}]}, {b, a + b, n + 1} end,
                                        {x, y, pg.full({}, 0, {device = x.device})}, {max_iterations = 7})
       return outs[1], outs[2], vars[1], vars[2]
