@@ -62,7 +62,7 @@ bool takes(const Plan& plan, const Step& step, Device device) {
   const ControlStep& control = *step.control;
   if (any_storage(plan, step.in, step.in_count, elsewhere)) return false;
   if (kernels(control, false) > kMostWork || kernels(control, true) > kMostRuns) return false;
-  if (control.nests && varies(plan, step)) return false;  // conditions are not patched
+  if (varies(plan, step)) return false;  // conditions are not patched, and to patch loops takes longer than to run them
   if (!control.is_loop && !(control.nests && plan.views[size_t(step.in)].dtype() == DType::kBool)) return false;
   if (control.is_loop && !control.repeats) {
     const KernelRow fill = registry().kernel(op_named<"full">(), device);

@@ -188,21 +188,33 @@ t.test("a capture that fails is an error of that run only", function()
   t.equal(calls("cuGraphLaunch") - launches, 1)
 end)
 
-t.test("what draws random numbers is no condition of the device, and draws the same", function()
-  local function plain(x)
-    local y = x:softmax(1) * 2
-    y = pg.cond(y:sum():gt(0), function() return y:softmax(1):dropout(0.5) end, function() return y end)
-    local _, vars = pg.while_loop(function(s) return s:sum():lt(50) end, function(s) return nil, {s:softmax(1) * 8 + s:dropout(0.5)} end,
-                                  {y}, {max_iterations = 10})
-    return vars[1]
+t.test("the host runs what draws random numbers, between two programs", function()
+  local function chain(z)
+    for _ = 1, 6 do z = z:softmax(1) end
+    return z
   end
-  local function draws(f)
-    pg.manual_seed(5)
-    local out = {}
-    for i = 1, 5 do out[i] = pg.train_mode(function() return f(numbers(8) * i) end):totable() end
-    return out
+  for _, drops in ipairs{
+    function(y) return (pg.cond(y:sum():gt(0), function() return y:softmax(1):dropout(0.5) end, function() return y end)) end,
+    function(y)
+      local _, vars = pg.while_loop(function(s) return s:sum():lt(50) end,
+                                    function(s) return nil, {s:softmax(1) * 8 + s:dropout(0.5)} end, {y}, {max_iterations = 10})
+      return vars[1]
+    end,
+    function(y) return (pg.loop(20, function(_, s) return (s * 2):dropout(0.1):softmax(1) end, y)) end,
+  } do
+    local function plain(x) return chain(drops(chain(x))) end
+    local function draws(f, programs)
+      pg.manual_seed(5)
+      local out = {}
+      for i = 1, 6 do
+        local launches = calls("cuGraphLaunch")
+        out[i] = pg.train_mode(function() return f(numbers(8) * i) end):totable()
+        if programs and fake and i > 3 then t.equal(calls("cuGraphLaunch") - launches, programs) end
+      end
+      return out
+    end
+    t.equal(draws(pg.jit(plain), 2), draws(plain))
   end
-  t.equal(draws(pg.jit(plain)), draws(plain))
 end)
 
 t.test("what a kernel in a branch refuses is reported with its line, and the program goes on", function()
