@@ -10,6 +10,7 @@
 namespace pg::cuda {
 namespace {
 
+#if CUDA_VERSION >= 12040  // of the toolkit
 constexpr int kOldestDriver = 12040;
 
 // Functions that older drivers lack.
@@ -81,6 +82,8 @@ void add_set(Gpu& gpu, Chain& chain, const SetArgs& args) {
   add_node(chain, params);
 }
 
+#endif
+
 // The largest number of bytes, up to 8, that all of the addresses and sizes are multiples of.
 int64_t common_word(uint64_t bits) { return int64_t(1) << std::min(std::countr_zero(bits), 3); }
 
@@ -95,6 +98,7 @@ void copy_row(void* stream, const kernels::RowArgs& args) {
 
 }  // namespace
 
+#if CUDA_VERSION >= 12040
 std::string_view condition_text() { return kSetCondition; }
 
 bool has_conditional_nodes() {
@@ -118,6 +122,13 @@ void add_condition(Gpu& gpu, Chain& chain, When when, const void* flag, Function
   fill(body);
   if (when == When::kWhile) add_set(gpu, body, set);
 }
+#else
+std::string_view condition_text() { return ""; }
+bool has_conditional_nodes() { return false; }
+void add_condition(Gpu&, Chain&, When, const void*, FunctionRef<void(Chain&)>) {
+  throw Error("cuda: this build has no conditional nodes; they need a toolkit of version 12.4 or later");
+}
+#endif
 
 void next_step(int index, void* stream, const LoopState& loop, bool first) {
   gpu(index);
