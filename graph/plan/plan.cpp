@@ -101,7 +101,7 @@ class Planner : Lowering {
     }
     for (size_t i = 0; i < source.size(); ++i)
       if (source[i]) plan_->sources.push_back(int32_t(i));
-    if (!plan_->kept.empty()) describe_invariant();
+    if (!plan_->sources.empty()) describe_invariant();
   }
   void describe_invariant() {
     std::string& text = plan_->invariant_steps;

@@ -286,6 +286,25 @@ TEST_CASE("plans with the same invariant steps share their results") {
   CHECK(kept->runs == 1);
 }
 
+TEST_CASE("plans with invariant steps that nothing reads share no results of other inputs") {
+  const auto shelf = std::make_shared<KeptShelf>();
+  PlanOptions options;
+  options.shelf = shelf;
+  const auto of = [&](bool both) {
+    GraphMaker m;
+    const Operand x = m.input({3}), w = m.input({4}), v = m.input({5});
+    for (const Operand& lasting : {w, v}) m.graph.nodes[size_t(lasting.node)].lasts = true;
+    m.op("exp", {w});
+    if (both) m.op("tanh", {v});
+    m.output(m.op("neg", {x}));
+    return make_plan(m.graph, options);
+  };
+  const auto one = of(false), two = of(true);
+  REQUIRE(one->sources.size() == 1);
+  REQUIRE(two->sources.size() == 2);
+  CHECK(&one->frames->kept_results() != &two->frames->kept_results());
+}
+
 TEST_CASE("a failed run keeps no results, and threads share them") {
   const Graph graph = Invariant().graph;
   const auto plan = make_plan(graph);
