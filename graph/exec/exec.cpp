@@ -221,7 +221,6 @@ class Run {
     if (made_) {
       for (int32_t input : plan_.sources) made_->sources.push_back(source_of(input));
       plan_.frames->kept_results().offer(made_);
-      if (made_->sources.empty()) frame_.kept = nullptr;
     }
     for (const FreshOutput& f : plan_.fresh) {
       const int32_t donor = plan_.storages[size_t(f.storage)].donor;
@@ -249,17 +248,16 @@ class Run {
     }
   }
 
-  // Finds the results of invariant steps that an earlier run has computed, or makes room for them.
+  // Finds the results of invariant steps that an earlier run has computed, or makes room for them. Anomalies are looked
+  // for in the results of all steps, so all have to run.
   void bind_kept() {
     FramePool& frames = *plan_.frames;
-    frame_.kept_before = frame_.kept && is_current(*frame_.kept);
-    if (!frame_.kept_before)
-      if (auto newest = frames.kept_results().newest(); newest && is_current(*newest)) {
-        frames.show_kept(frame_, std::move(newest));
-        frame_.kept_before = true;
-      }
-    if (frame_.kept_before) return void(frame_.kept->runs.fetch_add(1, std::memory_order_relaxed));
-    frame_.kept = nullptr;
+    auto newest = ctx_.detect_anomaly ? nullptr : frames.kept_results().newest();
+    frame_.kept_before = newest && is_current(*newest);
+    if (frame_.kept_before) {
+      newest->runs.fetch_add(1, std::memory_order_relaxed);
+      return frames.show_kept(frame_, std::move(newest));
+    }
     made_ = std::make_shared<Kept>();
     made_->sources.reserve(plan_.sources.size());  // added once the run has succeeded
     for (int32_t input : plan_.sources) made_->data.push_back(inputs_[size_t(input)].array().data());
@@ -270,7 +268,6 @@ class Run {
     frames.show_kept(frame_, made_);
   }
   bool is_current(const Kept& kept) const {
-    if (kept.sources.empty()) return false;
     for (size_t i = 0; i < kept.sources.size(); ++i)
       if (!(kept.sources[i] == source_of(plan_.sources[i])) ||
           kept.data[i] != inputs_[size_t(plan_.sources[i])].array().data())

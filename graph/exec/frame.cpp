@@ -99,6 +99,7 @@ std::unique_ptr<Frame> FramePool::take() {
 
 void FramePool::give(std::unique_ptr<Frame> frame) {
   for (Ref<Buffer>& stack : frame->stacks) stack = {};
+  frame->kept = nullptr;  // a frame that rests long would hold old parameters
   if (!plan_.options.static_alloc) detach(*frame);
   Frame* expected = nullptr;
   if (ready_.compare_exchange_strong(expected, frame.get(), std::memory_order_release, std::memory_order_relaxed)) {

@@ -34,7 +34,7 @@ struct Frame {
   std::vector<Attrs> attrs;              // of random steps, with the keys of this run
   std::vector<PackSlot> packs;           // one per entry of Plan::packs
   std::vector<Ref<Buffer>> stacks;       // for storages of kind kStack
-  std::shared_ptr<const Kept> kept;      // the results of invariant steps that this frame shows
+  std::shared_ptr<const Kept> kept;      // the results of invariant steps, during a run
   bool kept_before = false;              // an earlier run computed them
   std::vector<int64_t> took;             // nanoseconds of each step, as measured in jobs
   std::vector<SegmentProgram> programs;  // one per entry of Plan::segments

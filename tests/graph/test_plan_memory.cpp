@@ -305,6 +305,23 @@ TEST_CASE("plans with invariant steps that nothing reads share no results of oth
   CHECK(&one->frames->kept_results() != &two->frames->kept_results());
 }
 
+TEST_CASE("a frame that rests holds no results") {
+  const Graph graph = Invariant().graph;
+  const auto shelf = std::make_shared<KeptShelf>();
+  PlanOptions options;
+  options.shelf = shelf;
+  const auto plan = make_plan(graph, options), other = make_plan(Invariant(5).graph, options);
+  Context ctx;
+  SmallVector<Value, 4> in{range({8, 16}), range({16}, 0.1, 0.1), range({16}, 0.3, 0.1)};
+  for (int i = 0; i < 20; ++i) pg::run(*plan, ctx, in);
+  const Value before = in[1];
+  CHECK_FALSE(before.array().buffer->unique());
+  in[0] = range({5, 16});
+  in[1] = range({16}, 0.5, 0.1);
+  for (int i = 0; i < 2; ++i) pg::run(*other, ctx, in);
+  CHECK(before.array().buffer->unique());
+}
+
 TEST_CASE("a failed run keeps no results, and threads share them") {
   const Graph graph = Invariant().graph;
   const auto plan = make_plan(graph);

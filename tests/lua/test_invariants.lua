@@ -126,6 +126,44 @@ t.test("a failure of what is kept is raised at each call until its parameter is 
   for _ = 1, 3 do t.check(net(x):allclose(plain(net, x))) end
 end)
 
+t.test("detect_anomaly looks at what is kept, too", function()
+  local net = nn.block{
+    a = pg.param{shape = {4}, init = "ones"}, b = pg.param{shape = {4}},
+    forward = function(self, x) return pg.where(x:gt(0), x, self.b:dot(self.a:log())) end,
+  }
+  net:initialize()
+  net.a[2] = -1
+  net:hybridize()
+  local x = pg.ones(4)
+  for _ = 1, 4 do net(x) end
+  t.error_contains(function() pg.autograd.detect_anomaly(function() return net(x) end) end, "log")
+  t.close(net(x), x)
+end)
+
+t.test("changes of parameters hold no memory, whatever sizes of input were met before", function()
+  local function live()
+    if jit then jit.flush() end
+    for _ = 1, 4 do collectgarbage() end
+    return pg.memory().live
+  end
+  local net = nn.block{
+    a = pg.param{shape = {64, 8}}, b = pg.param{shape = {8, 64}},
+    forward = function(self, x) return x * self.a:matmul(self.b):exp() end,
+  }
+  net:initialize()
+  net:hybridize()
+  local function meet(change)
+    for rows = 1, 6 do
+      if change then net.a:mul_(1.01) end
+      for _ = 1, 4 do net(pg.ones(rows, 64, 64)) end
+    end
+    return live()
+  end
+  local before = meet(false)
+  local grown = meet(true) - before
+  t.check(grown < 64 * 64 * 4, grown)
+end)
+
 t.test("recorded calls give the gradients of all parameters", function()
   local net, x = layer(), pg.rand(6, 20)
   local function gradients(f)
