@@ -248,11 +248,11 @@ class Run {
     }
   }
 
-  // Finds the results of invariant steps that an earlier run has computed, or makes room for them. Anomalies are looked
-  // for in the results of all steps, so all have to run.
+  // Finds the results of invariant steps that an earlier run has computed, or makes room for them. All steps run
+  // where an observer or anomaly mode reads their results.
   void bind_kept() {
     FramePool& frames = *plan_.frames;
-    auto newest = ctx_.detect_anomaly ? nullptr : frames.kept_results().newest();
+    auto newest = keeps_operands(ctx_) ? nullptr : frames.kept_results().newest();
     frame_.kept_before = newest && is_current(*newest);
     if (frame_.kept_before) {
       newest->runs.fetch_add(1, std::memory_order_relaxed);

@@ -26,6 +26,25 @@ end, x, pg.tensor{1, -1}))
   t.check(lines[4]:find("{13, 29}", 1, true), out)
 end)
 
+t.test("trace shows what an imported model has computed before", function()
+  local out = printed(([[
+local net = nn.block{
+  w = pg.param{shape = {2, 2}, init = "ones"},
+  forward = function(self, x) return x:matmul(self.w:matmul(self.w)) end,
+}
+net:initialize()
+net:hybridize()
+local x = pg.ones(1, 2)
+net(x)
+local json, tensors = net:export("%s")
+local model = nn.SymbolBlock.imports(json, nil, tensors)
+for _ = 1, 4 do model(x) end
+pg.trace(model, x)
+]]):format(t.tmp("traced")))
+  local _, shown = out:gsub("matmul%(", "")
+  t.equal(shown, 2, out)
+end)
+
 t.test("trace shows ops in place, NaNs, errors and backward", function()
   local out = printed [[
 local x = pg.tensor{4, -1}
