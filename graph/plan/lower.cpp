@@ -74,13 +74,14 @@ const std::vector<int32_t>& Lowering::add_draft(Draft draft) {
   return drafts_.emplace_back(std::move(draft)).out;
 }
 
-// A step that depends only on inputs that last and on constants, and whose results take not much more memory. Devices
-// other than the host report failures late, when the results may have been kept already.
+// A step that depends only on inputs that last and on constants, and whose results take not much more memory. It runs
+// first, so it must not fail where effects come before it. Devices other than the host report failures late, when the
+// results may have been kept already.
 bool Lowering::is_invariant(const Draft& draft) const {
   constexpr Bytes kFew = Bytes(64 << 10);
   if (!plan_->options.pack || plan_->options.body || draft.control) return false;
   if (!draft.fused && (draft.op->has(kEffect) || draft.op->has(kRandom))) return false;
-  if (!host_reads(draft.device)) {
+  if (effects_ || !host_reads(draft.device)) {
     const DType dtype = layout(draft.out[0]).type.dtype;
     if (!(draft.fused ? is_total(*draft.body) : cannot_fail(*draft.op, dtype))) return false;
   }
@@ -119,6 +120,7 @@ std::vector<int32_t> Lowering::lower(const Graph& graph, const std::vector<int32
         break;
       case NodeKind::kOp:
         made[n] = is_control(node) ? lower_control(node, made, at) : lower_op(node, made, at);
+        effects_ |= has_effect(node);
         break;
       case NodeKind::kFused:
         made[n] = lower_fused(node, made, at);

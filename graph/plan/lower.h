@@ -93,6 +93,8 @@ class Lowering {
   void prepare(Draft& step, PrepareFn make);
   bool may_last(int32_t value);
   const Attrs* keep_attrs(const Attrs& attrs);
+
+  bool effects_ = false;  // an earlier step has an effect
 };
 
 }  // namespace pg

@@ -164,6 +164,25 @@ t.test("changes of parameters hold no memory, whatever sizes of input were met b
   t.check(grown < 64 * 64 * 4, grown)
 end)
 
+t.test("effects happen before a later op fails that depends on parameters only", function()
+  local taps = 0
+  local net = nn.block{
+    table = pg.param{shape = {4, 3}}, at = pg.param{shape = {1}, grad_req = "null"},
+    forward = function(self, x)
+      x = x:tap(function() taps = taps + 1 end)
+      return x:matmul(self.table:index_select(1, self.at:to("int64")):t())
+    end,
+  }
+  net:initialize()
+  net.at:copy_(pg.tensor{9})
+  net:hybridize()
+  t.error_contains(function()
+    net(pg.ones(2, 3))
+    pg.synchronize()
+  end, "9")
+  t.equal(taps, 1)
+end)
+
 t.test("recorded calls give the gradients of all parameters", function()
   local net, x = layer(), pg.rand(6, 20)
   local function gradients(f)
