@@ -5,7 +5,7 @@
 namespace pg {
 namespace {
 
-constexpr uint32_t kEnoughRuns = 16, kMostNeeded = 4096;
+constexpr uint32_t kEnoughRuns = 4, kMostNeeded = 4096;
 
 }  // namespace
 
@@ -18,7 +18,7 @@ void KeptResults::offer(const std::shared_ptr<Kept>& made) {
   std::shared_ptr<const Kept> old;  // released after the lock
   const std::lock_guard hold(lock_);
   if (newest_ && newest_->sources == made->sources) return made->sources.clear();  // another thread was faster
-  if (newest_ && newest_->runs < kEnoughRuns) needed_ = std::min(needed_ * 4, kMostNeeded);
+  if (newest_) needed_ = newest_->runs < kEnoughRuns ? std::min(needed_ * 4, kMostNeeded) : kFewestNeeded;
   old = std::move(newest_);
   if (seen_ != made->data) runs_ = 0;
   std::copy(made->data.begin(), made->data.end(), seen_.begin());

@@ -22,7 +22,7 @@ struct Kept {
 };
 
 // The published results of a plan. Sources are held once `needed_` runs in a row have seen them. If that did not pay,
-// more runs are needed the next time.
+// more runs are needed the next time; once it does, as few as at first.
 class KeptResults {
  public:
   explicit KeptResults(size_t sources) : seen_(sources) {}
@@ -35,7 +35,8 @@ class KeptResults {
   mutable std::mutex lock_;
   std::shared_ptr<const Kept> newest_;
   std::vector<const void*> seen_;
-  uint32_t runs_ = 0, needed_ = 2;
+  static constexpr uint32_t kFewestNeeded = 2;
+  uint32_t runs_ = 0, needed_ = kFewestNeeded;
 };
 
 // The results of the plans of a program. Plans whose invariant steps are the same share them, so that inputs of other

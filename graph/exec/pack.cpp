@@ -72,7 +72,7 @@ Packed::~Packed() {
 
 void PackSlot::change(const std::shared_ptr<const PreparedKernel>& kernel, const View& view,
                       const Ref<Buffer>& source) {
-  if (packed_ && runs_ < kEnoughRuns) needed_ = std::min(needed_ * 4, kMostNeeded);
+  if (packed_) needed_ = runs_ < kEnoughRuns ? std::min(needed_ * 4, kMostNeeded) : kFewestNeeded;
   packed_.reset();
   if (seen_ != view.data) seen_ = view.data, runs_ = 0;
   if (++runs_ < needed_ || !source) return;

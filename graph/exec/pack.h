@@ -17,7 +17,7 @@ struct Packed {
 };
 
 // The packed form of one input of one step in one frame. An array is packed after it was seen in `needed_` runs in a
-// row. If packing did not pay, more runs are needed the next time.
+// row. If packing did not pay, more runs are needed the next time; once it does, as few as at first.
 class PackSlot {
  public:
   // This or pack_once must be called before each run with the view of the input. `source` is the array's buffer, or
@@ -38,7 +38,8 @@ class PackSlot {
   void change(const std::shared_ptr<const PreparedKernel>& kernel, const View& view, const Ref<Buffer>& source);
 
   const void* seen_ = nullptr;
-  uint32_t runs_ = 0, needed_ = 2;
+  static constexpr uint32_t kFewestNeeded = 2;
+  uint32_t runs_ = 0, needed_ = kFewestNeeded;
   std::shared_ptr<const Packed> packed_;
   Ref<Buffer> own_;  // of pack_once
   bool once_ = false;
