@@ -4,10 +4,7 @@ local t = require "tests.support"
 local pg = require "perigee"
 if t.device ~= "cuda" then return end
 
-local ffi = require "ffi"
-pcall(ffi.cdef, "void fake_fail(const char*, int, int, int); int fake_calls(const char*);")
-local library = os.getenv("PERIGEE_CUDA_CUDNN")
-local fake = library and ffi.load(library)
+local fake = require "tests.cuda.fake"
 local function calls(name) return fake and fake.fake_calls(name) or 0 end
 
 local function numbers(...)

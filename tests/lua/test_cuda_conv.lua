@@ -1,12 +1,9 @@
 -- Convolutions and losses on the CUDA device with the fake cuDNN of tests/cuda.
 local t = require "tests.support"
 local pg = require "perigee"
-local library = os.getenv("PERIGEE_CUDA_CUDNN")
-if t.device ~= "cuda" or not library then return end
+local fake = require "tests.cuda.fake"
+if t.device ~= "cuda" or not fake then return end
 
-local ffi = require "ffi"
-ffi.cdef "void fake_fail(const char*, int, int, int); int fake_calls(const char*);"
-local fake = ffi.load(library)
 local not_supported, failed = 3000, 5000
 
 local function images(dtype) return pg.range(1, 32):reshape(1, 2, 4, 4):to(dtype) / 8 end
