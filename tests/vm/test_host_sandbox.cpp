@@ -1,5 +1,6 @@
 // Sandboxed states: what works in them, and the attempts of tests/sandbox/escapes.lua to leave them.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -135,4 +136,20 @@ TEST_CASE("host sandbox: the library works in it") {
     CHECK(status == PERIGEE_OK);
   }
   CHECK(host.printed.find("pg.conv2d") != std::string::npos);
+}
+
+TEST_CASE("host sandbox: a state works after its memory ran out at any point") {
+  LimitedHost host(sandbox);
+  for (const char* fill :
+       {"local x = pg.ones(1e4) x:attach_grad() pg.record(function() while true do x = x:sin() end end)",
+        "local t = {} pg.no_grad(function() while true do t[#t + 1] = pg.ones(1e3) end end)",
+        "pg.no_grad(function() local t = {} while true do t = {t} end end)"}) {
+    CAPTURE(std::string(fill));
+    for (int size = 1; size < 40000; size += 1777) {
+      CAPTURE(size);
+      check_outcome(host.run(fmt::format("local pg, keep = require 'perigee', ('x'):rep({}) {}", size, fill)),
+                    "memory");
+      CHECK(host.works());
+    }
+  }
 }

@@ -107,7 +107,9 @@ void Limits::end() {
     context->cancel = false;
   }
   restore_collector();
-  if (std::exchange(refused_, false)) lua_gc(L_, LUA_GCCOLLECT, 0);
+  refused_ = false;
+  // Whatever tick() has collected: the frames of the call were still there then, and with them their values.
+  if (std::exchange(refused_in_call_, false)) lua_gc(L_, LUA_GCCOLLECT, 0);
 }
 
 void Limits::end_call(perigee_status reason) {
@@ -216,6 +218,7 @@ void* Limits::allocate(void* self, void* data, size_t old_size, size_t size) {
 void Limits::note_refusal(void* self) {
   auto& limits = *static_cast<Limits*>(self);
   if (!limits.context_ || std::exchange(limits.refused_, true)) return;
+  limits.refused_in_call_ = true;
   if (vm::Job::is_own_hook(lua_gethook(limits.L_)))
     vm::Job::stop_soon(limits.L_);
   else

@@ -82,6 +82,7 @@ class Limits {
   int64_t low_ = 0, urged_at_ = 0;  // the memory in use: the least since the collector was urged, and then
   int step_factor_ = 0;             // of the collector before it was urged; 0: it is not urged
   bool refused_ = false;            // whether a request was refused, and no collection has followed
+  bool refused_in_call_ = false;
 };
 
 }  // namespace pg::host
