@@ -2,6 +2,7 @@
 #include "vm/job.h"
 
 #include "vm/past_handlers.h"
+#include "vm/state.h"
 
 namespace pg::vm {
 namespace {
@@ -20,22 +21,20 @@ void leave_hook(lua_State* L) {
 
 }  // namespace
 
-// LuaJIT changes the flags of hooks in several steps, so only the thread that runs Lua may set one: a slice has it from
-// the start.
 void Job::SliceHook::set(lua_State* L, const Job& job) {
   hook_ = lua_gethook(L);
   mask_ = lua_gethookmask(L);
   count_ = lua_gethookcount(L);
   if (job.ending_)
-    lua_sethook(L, stop_loop, LUA_MASKCOUNT, 1);
+    set_hook(L, *job.state_, stop_loop, LUA_MASKCOUNT, 1);
   else if (job.slices_loops_ && (!hook_ || hook_ != job.state_->polling_hook))
-    lua_sethook(L, stop_loop, LUA_MASKCOUNT, kCount);
+    set_hook(L, *job.state_, stop_loop, LUA_MASKCOUNT, kCount);
 }
 
 void Job::SliceHook::restore(lua_State* L, const Job& job) const {
-  if (lua_gethook(L) == stop_loop) lua_sethook(L, hook_, mask_, count_);
+  if (lua_gethook(L) == stop_loop) set_hook(L, *job.state_, hook_, mask_, count_);
   const lua_Hook polling = job.state_->polling_hook;
-  if (polling && job.state_->ctx.cancels_all && !job.ending_) lua_sethook(L, polling, LUA_MASKCOUNT, 1);
+  if (polling && job.state_->ctx.cancels_all && !job.ending_) set_hook(L, *job.state_, polling, LUA_MASKCOUNT, 1);
 }
 
 bool Job::stop_here(lua_State* L) {
@@ -50,7 +49,8 @@ bool Job::stop_here(lua_State* L) {
 
 void Job::stop_soon(lua_State* L) {
   const lua_Hook now = lua_gethook(L);
-  if (!now || now != find_state(L).polling_hook) lua_sethook(L, stop_loop, LUA_MASKCOUNT, 1);
+  State& state = find_state(L);
+  if (!now || now != state.polling_hook) set_hook(L, state, stop_loop, LUA_MASKCOUNT, 1);
 }
 
 void Job::stop_loop(lua_State* L, lua_Debug* where) {
@@ -58,7 +58,7 @@ void Job::stop_loop(lua_State* L, lua_Debug* where) {
   if (!job) return;
   const lua_Hook polling = job->state_->polling_hook;
   const bool ends = job->ending_ || job->state_->ctx.cancels_all;
-  lua_sethook(L, stop_loop, LUA_MASKCOUNT, ends ? 1 : kCount);
+  set_hook(L, *job->state_, stop_loop, LUA_MASKCOUNT, ends ? 1 : kCount);
   if (job->ending_ || (ends && !polling)) raise_past_handlers(L);
   if (polling) return polling(L, where);
   stop_here(L);

@@ -136,6 +136,7 @@ class State : public Dynamics {
   // A hook that raises an error if the call must end, and calls Job::stop_here otherwise. It may be set in place of the
   // hook of jobs, which calls it.
   lua_Hook polling_hook = nullptr;
+  std::atomic<bool> sets_hook{false};                // a lock: see set_hook
   std::shared_ptr<JobTable> job_table;               // of a state that has had jobs
   std::vector<Dynamics*> parked;                     // its capacity covers two per job
   int parked_walks = 0;                              // the number of backward calls in them
@@ -270,11 +271,16 @@ void free_symbols(State& state);
 // error depended on.
 void note_failure(lua_State* L, State& state);
 
-// While every op is to fail: sets the hook that ends the call again if it is gone. LuaJIT changes the flags of hooks in
-// several steps, so what another thread has set may be lost.
-inline void keep_polling(lua_State* L, const State& state) {
+// Sets the hook of Lua, and the polling hook instead of none if every op is to fail. For the thread that runs Lua.
+void set_hook(lua_State* L, State& state, lua_Hook hook, int mask, int count);
+// Sets the polling hook at each instruction unless it or that of jobs is there, from any thread or signal handler. The
+// caller has set cancels_all.
+void set_polling_hook(lua_State* L, State& state);
+
+// While every op is to fail: sets the hook that ends the call again if a script has taken it off.
+inline void keep_polling(lua_State* L, State& state) {
   if (state.ctx.cancels_all && state.polling_hook && !lua_gethookmask(L))
-    lua_sethook(L, state.polling_hook, LUA_MASKCOUNT, 1);
+    set_hook(L, state, state.polling_hook, LUA_MASKCOUNT, 1);
 }
 
 // Makes the running call known to functions that have no L, such as observers.

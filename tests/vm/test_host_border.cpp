@@ -228,16 +228,23 @@ TEST_CASE("host border: scripts do not end the process, and help and progress go
   CHECK(host.printed.find("training 2/2") != std::string::npos);
 }
 
-TEST_CASE("host border: what ends one call does not name another") {
-  LimitedHost host([](perigee_state_config& config) { config.instruction_limit = 100000; });
-  std::atomic<bool> done{false};
-  std::thread other([&] {
-    while (!done) perigee_interrupt(host.state);
-  });
-  const perigee_status ended = host.run("while true do end");
-  done = true;
-  other.join();
-  CHECK(ended != PERIGEE_OK);
-  CHECK(host.run("while true do end") == PERIGEE_BUDGET_EXCEEDED);
-  CHECK(host.message().find("limit of 100000 instructions") != std::string::npos);
+TEST_CASE("host border: what ends one call does not name another, however often it is interrupted") {
+  LimitedHost limited([](perigee_state_config& config) { config.instruction_limit = 100000; });
+  LimitedHost small([](perigee_state_config& config) { config.memory_limit = 16u << 20; });
+  LimitedHost free([](perigee_state_config&) {});
+  for (int i = 0; i < 50; ++i) {
+    for (LimitedHost* host : {&limited, &small, &free}) {
+      std::atomic<bool> done{false};
+      std::thread other([&] {
+        while (!done) perigee_interrupt(host->state);
+      });
+      const perigee_status ended = host->run("while true do pcall(string.rep, 'x', 2e7) end");
+      done = true;
+      other.join();
+      CHECK(ended != PERIGEE_OK);
+      CHECK(host->works());
+    }
+    CHECK(limited.run("while true do end") == PERIGEE_BUDGET_EXCEEDED);
+    CHECK(limited.message().find("limit of 100000 instructions") != std::string::npos);
+  }
 }

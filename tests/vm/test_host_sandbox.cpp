@@ -138,18 +138,22 @@ TEST_CASE("host sandbox: the library works in it") {
   CHECK(host.printed.find("pg.conv2d") != std::string::npos);
 }
 
-TEST_CASE("host sandbox: a state works after its memory ran out at any point") {
+TEST_CASE("host sandbox: scripts and states go on after memory ran out at any point") {
   LimitedHost host(sandbox);
   for (const char* fill :
        {"local x = pg.ones(1e4) x:attach_grad() pg.record(function() while true do x = x:sin() end end)",
         "local t = {} pg.no_grad(function() while true do t[#t + 1] = pg.ones(1e3) end end)",
-        "pg.no_grad(function() local t = {} while true do t = {t} end end)"}) {
+        "pg.no_grad(function() local t = {} while true do t = {t} end end)",
+        "error(select(2, xpcall(function() local t = {} while true do t = {t} end end, function(e) for i = 1, 9 do e = "
+        "e end return e end)))"}) {
     CAPTURE(std::string(fill));
     for (int size = 1; size < 40000; size += 1777) {
       CAPTURE(size);
-      check_outcome(host.run(fmt::format("local pg, keep = require 'perigee', ('x'):rep({}) {}", size, fill)),
-                    "memory");
+      const std::string start = fmt::format("local pg, keep = require 'perigee', ('x'):rep({}) ", size);
+      check_outcome(host.run(start + fill), "memory");
       CHECK(host.works());
+      check_outcome(host.run(start + "assert(not pcall(function() " + fill + " end)) assert(#('y'):rep(2e6) == 2e6)"),
+                    "held");
     }
   }
 }

@@ -65,7 +65,8 @@ void Limits::limit_memory() {
 }
 
 void Limits::protect(bool opened) {
-  vm::find_state(L_).polling_hook = hook;
+  state_ = &vm::find_state(L_);
+  state_->polling_hook = hook;
   lua_pushlightuserdata(L_, this);
   kLimits.set(L_);
   if (opened) luaJIT_setmode(L_, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
@@ -89,7 +90,7 @@ void Limits::begin(Context* context) {
   context->cancels_all = false;  // an interrupt may have come too late for the last call
   context->cancel = false;
   if (instructions_ > 0) context->meter = &meter_;
-  set_hook();
+  set_usual_hook();
   if (time_us_ > 0)
     deadline_ = Watchdog::process().arm(
         Watchdog::Clock::now() + std::chrono::microseconds(std::min<int64_t>(time_us_, int64_t(1) << 50)),
@@ -101,13 +102,14 @@ void Limits::end() {
   if (Context* const context = context_) context->meter = nullptr;
   if (deadline_) Watchdog::process().disarm(*deadline_);
   deadline_.reset();
-  if (lua_gethook(L_) == hook) lua_sethook(L_, nullptr, 0, 0);
   if (Context* const context = context_; context && ended()) {
     context->cancels_all = false;
     context->cancel = false;
   }
+  if (lua_gethook(L_) == hook) set_hook(0);
   restore_collector();
   refused_ = false;
+  watched_ = 0;
   // Whatever tick() has collected: the frames of the call were still there then, and with them their values.
   if (std::exchange(refused_in_call_, false)) lua_gc(L_, LUA_GCCOLLECT, 0);
 }
@@ -123,8 +125,7 @@ void Limits::end_call(perigee_status reason) {
 void Limits::interrupt() {
   if (!context_) return;
   end_call(PERIGEE_CANCELLED);
-  // The hook of jobs sees it.
-  if (!vm::Job::is_own_hook(lua_gethook(L_))) lua_sethook(L_, hook, LUA_MASKCOUNT, 1);
+  if (!limits_calls()) vm::set_polling_hook(L_, *state_);
 }
 
 Limits* Limits::of(lua_State* L) {
@@ -140,17 +141,33 @@ void Limits::hook(lua_State* L, lua_Debug*) {
   if (!limits->ended()) limits->tick(L);
   if (!limits->ended()) return void(vm::Job::stop_here(L));
   limits->describe(L);
-  lua_sethook(L, hook, LUA_MASKCOUNT, 1);
+  limits->set_hook(1);
   vm::raise_past_handlers(L);
 }
 
 void Limits::tick(lua_State* L) {
   if (std::exchange(refused_, false)) {
-    set_hook();
-    lua_gc(L, LUA_GCCOLLECT, 0);
+    watched_ = kTick;
+    collect(L);
+  } else if (watched_ > 0) {
+    lua_Debug innermost;
+    const bool has_left = L != starved_ || !lua_getstack(L, frames_ - 1, &innermost);
+    if (has_left && account_->used() > memory_ / 2) collect(L);
   }
-  meter_.done += kTick;  // also after a refused request, which starts the count of instructions anew
+  meter_.done += watched_ > 0 ? 1 : kTick;
+  if (watched_ > 0 && --watched_ == 0) set_usual_hook();
   settle();
+}
+
+// Collects while `L` runs. What its frames hold, also in slots that they no longer use, is kept.
+void Limits::collect(lua_State* L) {
+  starved_ = L;
+  lua_Debug frame;
+  int step = 1;
+  while (lua_getstack(L, step, &frame)) step *= 2;
+  for (frames_ = 0; step > 0; step /= 2)
+    if (lua_getstack(L, frames_ + step - 1, &frame)) frames_ += step;
+  lua_gc(L, LUA_GCCOLLECT, 0);
 }
 
 void Limits::settle() {
@@ -158,11 +175,16 @@ void Limits::settle() {
 }
 
 // Sets the hook that the limits of calls need, or none.
-void Limits::set_hook() {
+void Limits::set_usual_hook() {
   if (limits_calls())
-    lua_sethook(L_, hook, LUA_MASKCOUNT, kTick);
+    set_hook(kTick);
   else if (lua_gethook(L_) == hook)
-    lua_sethook(L_, nullptr, 0, 0);
+    set_hook(0);
+}
+
+// Sets the hook, to be called every `count` instructions, or takes it off.
+void Limits::set_hook(int count) {
+  if (state_) vm::set_hook(L_, *state_, count ? hook : nullptr, count ? LUA_MASKCOUNT : 0, count);
 }
 
 std::string Limits::text() const {
@@ -214,7 +236,9 @@ void* Limits::allocate(void* self, void* data, size_t old_size, size_t size) {
   return given;
 }
 
-// The script may catch the error. So that it can go on, the next instruction of Lua collects.
+// The script may catch the error. So that it can go on, the next instruction of Lua collects. Functions that handle the
+// error on its way may run first, with the values of the failed call on the stack. So for some instructions, each
+// return from a function collects again until there is room.
 void Limits::note_refusal(void* self) {
   auto& limits = *static_cast<Limits*>(self);
   if (!limits.context_ || std::exchange(limits.refused_, true)) return;
@@ -222,7 +246,7 @@ void Limits::note_refusal(void* self) {
   if (vm::Job::is_own_hook(lua_gethook(limits.L_)))
     vm::Job::stop_soon(limits.L_);
   else
-    lua_sethook(limits.L_, hook, LUA_MASKCOUNT, 1);
+    limits.set_hook(1);
 }
 
 void Limits::urge_collector() {

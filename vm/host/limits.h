@@ -11,6 +11,10 @@
 #include "vm/host/watchdog.h"
 #include "vm/include/perigee.h"
 
+namespace pg::vm {
+class State;
+}
+
 namespace pg::host {
 
 // Once a call must end, `reason` stays set until it has ended. Every op throws Cancelled, and a hook raises an error at
@@ -58,12 +62,15 @@ class Limits {
   void restore_collector();
   static void note_refusal(void* self);
   void tick(lua_State* L);
-  void set_hook();
+  void collect(lua_State* L);
+  void set_usual_hook();
+  void set_hook(int count);
   void end_call(perigee_status reason);
   void describe(lua_State* L) noexcept;
   bool limits_calls() const { return instructions_ > 0 || time_us_ > 0; }
 
   lua_State* const L_;
+  vm::State* state_ = nullptr;  // none while the state is being opened
   const uint64_t instructions_;
   const int64_t time_us_;
   const int64_t memory_;
@@ -83,6 +90,9 @@ class Limits {
   int step_factor_ = 0;             // of the collector before it was urged; 0: it is not urged
   bool refused_ = false;            // whether a request was refused, and no collection has followed
   bool refused_in_call_ = false;
+  int watched_ = 0;               // instructions after a refusal during which the hook runs at each
+  lua_State* starved_ = nullptr;  // where the last collection of such a time ran,
+  int frames_ = 0;                // and the number of frames there
 };
 
 }  // namespace pg::host
