@@ -95,7 +95,9 @@ struct DeviceTable {
   // fused bodies, copies and clears queued on the stream between begin_capture and end_capture become a piece and do
   // not run: the next one, or in place of an earlier one, often the same work at other addresses. kNoPiece drops them.
   // If end_capture throws, the program is as before. Launches that are queued do not change. launch returns false, and
-  // queues nothing, if the device cannot run a program with conditions.
+  // queues nothing, if the device cannot run a program with conditions. The device's kernel of `to` accepts contiguous
+  // arrays of the host of up to kMostGiven bytes, too, and reads them before it returns.
+  static constexpr int64_t kMostGiven = 16 << 10;
   void* (*create_program)(int index) = nullptr;
   void (*begin_capture)(int index, void* stream, void* program) = nullptr;
   void (*end_capture)(int index, void* stream, void* program, size_t piece) = nullptr;

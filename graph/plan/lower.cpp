@@ -251,6 +251,14 @@ SmallVector<Value, 4> Lowering::infer_values(const Node& node, const std::vector
   return out;
 }
 
+// Whether the op copies few numbers of the host to a device that can take them into a program.
+bool gives(const Node& node, std::span<const Value> inputs) {
+  if (!node.is<"to">() || !captures(node.types[0].device) || !inputs[0].is_array()) return false;
+  const auto bytes = [](const Type& type) { return numel(type.shape) * size_of(type.dtype); };
+  const Type& given = inputs[0].type();
+  return given.device.is_cpu() && std::max(bytes(given), bytes(node.types[0])) <= DeviceTable::kMostGiven;
+}
+
 std::vector<int32_t> Lowering::lower_op(const Node& node, const Made& made, int32_t line) {
   const OpDef& op = *node.op;
   if (op.has(kDynamicShape)) fail(op.name, "its shape depends on values, which a graph cannot hold");
@@ -259,7 +267,7 @@ std::vector<int32_t> Lowering::lower_op(const Node& node, const Made& made, int3
   SmallVector<Value, 4> types = infer_values(node, in);
   std::vector<int32_t> out;
   if (op.view && view_values(node, in[0], out)) return out;
-  const Device device = device_of(types, node.types);
+  const Device device = gives(node, types) ? node.types[0].device : device_of(types, node.types);
   const KernelRow row = kernel_row(op, device, types);
   if (!row.fn) {
     if (op.view && view_values(node, contiguous(in[0], line), out)) return out;

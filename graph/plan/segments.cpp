@@ -151,10 +151,12 @@ void find_segments(Plan& plan) {
       Step& step = plan.steps[size_t(end)];
       step.varies = varies(plan, step);
       work += step.work = int32_t(kernels(step, false));
-      if (++end == plan.lend || end == plan.invariant) break;  // spare memory is lent between two programs
+      if (++end == plan.invariant) break;
       if (isolated(plan, step) || (end < count && isolated(plan, plan.steps[size_t(end)]))) break;
     }
     if (work >= kLeastWork) plan.segments.push_back({begin, end, device});
+    // Memory is lent before a program. What fails while the program runs is reported too late to leave it anyway.
+    if (work >= kLeastWork && begin < plan.lend && plan.lend < end) plan.lend = begin;
     begin = std::max(end, begin + 1);
   }
   find_staged(plan);

@@ -95,6 +95,7 @@ extern "C" void perigee_cuda_corpus(bool all, pg::cuda::Each each, void* user) {
   using namespace pg;
   using namespace pg::cuda;
   give("flat", "", each, user);
+  give("give", "", each, user);
   for (const DType t : kAll) {
     if (!all && t != DType::kFloat32 && t != DType::kBFloat16 && t != DType::kInt64) continue;
     const std::string element = fmt::format("using T = {};\n", type_text(t));

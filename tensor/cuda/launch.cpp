@@ -14,12 +14,12 @@ namespace {
 constexpr int64_t kMaxBlocks = INT32_MAX;
 constexpr int64_t kBlocksPerMultiprocessor = 16;
 
+}  // namespace
+
 bool waits_each() {
   static const bool on = setting("PERIGEE_CUDA_SYNC") != nullptr;
   return on;
 }
-
-}  // namespace
 
 void launch_blocks(Stream& stream, CUfunction kernel, int64_t blocks, unsigned threads, const void* argument) {
   if (blocks == 0) return;

@@ -11,6 +11,8 @@ namespace pg::cuda {
 
 inline constexpr unsigned kThreads = 256;  // of a block
 
+// Whether PERIGEE_CUDA_SYNC is set: each launch waits for its kernel, and there are no programs.
+bool waits_each();
 // Runs a kernel whose threads share `count` elements among them, in any number.
 void launch(Stream& stream, CUfunction kernel, int64_t count, const void* argument);
 // Runs `blocks` blocks of `threads` threads.

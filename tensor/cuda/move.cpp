@@ -4,6 +4,7 @@
 #include "tensor/arguments.h"
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/kernels/arguments.cuh"
+#include "tensor/cuda/kernels/give_arguments.cuh"
 #include "tensor/cuda/launch.h"
 #include "tensor/cuda/layout.h"
 #include "tensor/error.h"
@@ -47,8 +48,27 @@ void send(Stream& stream, const View& from, const View& to) {
   stream.wait();
 }
 
+// Copies few numbers of the host to the device, as arguments of kernels: a program has them without the host's memory.
+void give(const KernelArgs& a) {
+  const View& out = a.out[0];
+  const int64_t bytes = out.numel() * size_of(out.dtype());
+  std::vector<uint8_t> converted(static_cast<size_t>(bytes));
+  const Type type{out.dtype(), {}, out.shape()};
+  View view{&type, out.strides, converted.data()};
+  a.op.cpu_kernel.fn(KernelArgs{a.op, a.in, {&view, 1}, a.attrs, a.allocate});
+  Stream& stream = stream_of(a);
+  kernels::GiveArgs args = {};
+  for (int64_t at = 0; at < bytes; at += args.count) {
+    args.to = out.as<uint8_t>() + at;
+    args.count = std::min<int64_t>(bytes - at, kernels::kMostBytes);
+    std::copy_n(converted.data() + at, args.count, args.bytes);
+    launch(stream, family_kernel(stream, "give", "", "give"), args.count, &args);
+  }
+}
+
 void to(const KernelArgs& a) {
   const View &in = a.in[0], &out = a.out[0];
+  if (in.type->device.is_cpu()) return give(a);
   if (in.type->device == out.type->device) return convert_view(stream_of(a), in, out);
   if (in.dtype() == out.dtype()) return send(stream_of(a), in, out);
   const Scratch memory(stream_of(a), size_t(out.numel() * size_of(out.dtype())));

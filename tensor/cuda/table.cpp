@@ -3,6 +3,7 @@
 #include "tensor/cuda/capture.h"
 #include "tensor/cuda/condition.h"
 #include "tensor/cuda/kernels.h"
+#include "tensor/cuda/launch.h"
 #include "tensor/cuda/memory.h"
 #include "tensor/cuda/stream.h"
 #include "tensor/device_abi.h"
@@ -77,6 +78,7 @@ std::span<const KernelRow> rows() {
 }
 
 const DeviceTable& table() {
+  static const bool programs = !waits_each();
   static const DeviceTable instance = {
       .abi = kDeviceAbi,
       .name = "cuda",
@@ -102,12 +104,12 @@ const DeviceTable& table() {
       .kernel_for = pointwise_row,
       .host_fallback = true,
       .compile = compile_body,
-      .create_program = create_program,
-      .begin_capture = begin_capture,
-      .end_capture = end_capture,
-      .launch = launch_program,
-      .destroy_program = destroy_program,
-      .nest = has_conditional_nodes() ? nest_program : nullptr,
+      .create_program = programs ? create_program : nullptr,
+      .begin_capture = programs ? begin_capture : nullptr,
+      .end_capture = programs ? end_capture : nullptr,
+      .launch = programs ? launch_program : nullptr,
+      .destroy_program = programs ? destroy_program : nullptr,
+      .nest = programs && has_conditional_nodes() ? nest_program : nullptr,
       .next_step = next_step,
       .read_row = read_row,
       .write_row = write_row,

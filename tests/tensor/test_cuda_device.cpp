@@ -179,6 +179,34 @@ TEST_CASE("cuda: what a kernel refuses is reported by the next wait, or at once"
   check_contains(run(code.substr(0, code.find("print('second'")), {{"PERIGEE_CUDA_SYNC", "1"}}), "first\tfalse");
 }
 
+TEST_CASE("cuda: where each launch waits, a step that fails leaves gradients and parameters as they were") {
+  const std::string code =
+      "local net = pg.nn.HybridSequential{pg.nn.Dense(8, {in_units = 5}), pg.nn.Dense(3, {in_units = 8})}\n"
+      "net:initialize() net:to('cuda')\n"
+      "local loss_fn = pg.loss.SoftmaxCrossEntropyLoss()\n"
+      "local trainer = pg.optim.Trainer(net:collect_params(), 'sgd', {learning_rate = 0.1})\n"
+      "local step = pg.jit(function(x, y)\n"
+      "  local l = pg.record(function() return loss_fn(net(x), y):mean() end)\n"
+      "  l:backward() trainer:step(1) return l\n"
+      "end)\n"
+      "local x, y = pg.randn(4, 5):to('cuda'), pg.tensor({1, 3, 2, 1}, {dtype = 'int64'}):to('cuda')\n"
+      "for i = 1, 4 do step(x, y) end\n"
+      "local w = net[1].weight\n"
+      "local before, grad = w:totable(), w.grad:totable()\n"
+      "local function same(a, b) return pg.tensor(a):equal(pg.tensor(b)) end\n"
+      "local ok = pcall(step, x, y + 2)\n"
+      "print('refused', not ok)\n"
+      "pcall(w.totable, w)\n"
+      "print('left', same(w:totable(), before), same(w.grad:totable(), grad))\n"
+      "step(x, y)\n"
+      "print('goes on', not same(w:totable(), before))";
+  const std::string at_once = run(code, {{"PERIGEE_CUDA_SYNC", "1"}});
+  check_contains(at_once, "refused\ttrue");
+  check_contains(at_once, "left\ttrue\ttrue");
+  check_contains(at_once, "goes on\ttrue");
+  check_contains(run(code), "refused\tfalse");  // it is reported late
+}
+
 TEST_CASE("cuda: a program is launched as one, patched and keeps its errors") {
   const std::string code =
       "local f = pg.jit(function(x, i)\n"
