@@ -35,18 +35,21 @@ void count_forks() {
   (void)registered;
 }
 
-constexpr int kCallerSpins = 100;  // times as long as an idle thread
+constexpr int kLongSpins = 100;  // a long time to spin, in times of an idle thread
 
-// Calls `ready` until it returns true, for at most `us` microseconds. Returns its last result.
-template <class Ready>
-bool spin_until(int us, Ready ready) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(us);
-  do {
+// Calls `ready` until it returns true, for `us` microseconds after `expects` was true for the last time, and for at
+// most kLongSpins times as long. Returns its last result.
+template <class Ready, class Expects>
+bool spin_until(int us, Ready ready, Expects expects) {
+  const std::chrono::microseconds short_time(us);
+  const auto start = std::chrono::steady_clock::now();
+  for (auto end = start + short_time, now = start; now < end; now = std::chrono::steady_clock::now()) {
     for (int i = 0; i < 32; ++i) {
       if (ready()) return true;
       spin_pause();
     }
-  } while (std::chrono::steady_clock::now() < end);
+    if (expects() && now < start + kLongSpins * short_time) end = now + short_time;
+  }
   return ready();
 }
 
@@ -158,6 +161,7 @@ struct ThreadPool::Region final : Suspender {
     helpers = std::min(pieces - 1, int64_t(workers.size()));
     const bool wakes = !small || ++team->unwoken >= kPatience;
     if (wakes) team->unwoken = 0;
+    const Awake awake(pool);
     team->active.store(uint32_t(helpers), std::memory_order_relaxed);
     for (int64_t i = 0; i < helpers; ++i) {
       Worker& worker = *workers[size_t(i)];
@@ -381,7 +385,7 @@ void ThreadPool::wait_until_idle(Team& team) {
   const auto is_idle = [&] { return team.active.load(std::memory_order_acquire) == 0; };
   // Longer than an idle thread does: what the caller waits for runs already, and is over in a few milliseconds at most.
   // To be woken costs up to 100 us on a virtual machine.
-  if (spin_until(spins_ ? kCallerSpins * spin_us_ : 0, is_idle)) return;
+  if (spin_until(spins_ ? spin_us_ : 0, is_idle, [] { return true; })) return;
   if (team.active.fetch_add(kCallerSleeps, std::memory_order_acq_rel) != 0) team.idle.acquire();
   team.active = 0;
 }
@@ -398,7 +402,7 @@ void ThreadPool::work(Team& team, Worker& worker) {
 ThreadPool::Region* ThreadPool::next_region(Team& team, Worker& worker) {
   const auto is_ready = [&] { return worker.region.load() != nullptr || team.stopping.load(); };
   while (true) {
-    if (spin_until(spins_ ? spin_us_ : 0, is_ready)) {
+    if (spin_until(spins_ ? spin_us_ : 0, is_ready, [&] { return busy_.load(std::memory_order_relaxed) > 0; })) {
       if (Region* region = worker.region.exchange(nullptr)) return region;
       if (team.stopping) return nullptr;
       continue;

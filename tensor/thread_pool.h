@@ -36,7 +36,8 @@ class ThreadPool {
   static constexpr int kMaxThreads = 1024;
 
   // `runtime` owns the pool; it is current on the threads that run its regions. threads = 0: one per processor. An idle
-  // thread spins for `spin_us` microseconds before it sleeps, a caller that waits for pieces 100 times as long.
+  // thread sleeps `spin_us` microseconds after the last region has ended, and spins until then, but for 100 times as
+  // long at most; so does a caller that waits for pieces.
   ThreadPool(Runtime& runtime, int threads, int spin_us, const JobSystem& jobs);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -56,6 +57,17 @@ class ThreadPool {
   static constexpr int kMostKept = 16;
   void run(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
 
+  // As a region for the threads that spin: for work between two regions, such as that of the collector.
+  class Awake {
+   public:
+    explicit Awake(ThreadPool& pool) : pool_(pool) { pool_.busy_.fetch_add(1, std::memory_order_relaxed); }
+    ~Awake() { pool_.busy_.fetch_sub(1, std::memory_order_relaxed); }
+    Awake(const Awake&) = delete;
+
+   private:
+    ThreadPool& pool_;
+  };
+
  private:
   struct Region;
   struct Worker;
@@ -71,6 +83,7 @@ class ThreadPool {
   const JobSystem jobs_;
   const int spin_us_;
   std::atomic<int> size_;
+  std::atomic<int> busy_{0};  // regions, and other work that comes between two of them
 
   std::mutex region_lock_;      // held by the thread that runs a region on team_
   std::unique_ptr<Team> team_;  // null before the first region, and while a job keeps it

@@ -286,6 +286,7 @@ void State::relieve_pressure(lua_State* L) {
   const int64_t heap_kb = lua_gc(L, LUA_GCCOUNT, 0) + 1;
   const int64_t budget = std::max(std::clamp(heap_kb << 16, kCycleBytes, kMaxCycleBytes), live_bytes / 2);
   collecting = true;
+  const ThreadPool::Awake awake(ctx.runtime->threads());
   observe_collector(ctx, [&] {
     if (look)
       collect_cycles(L);
