@@ -124,7 +124,7 @@ typedef struct {
   int warm_up;
   void* user;
   /* 1: threads sleep at once when they have nothing to do, for hosts whose other threads need the processors. 0: they
-   * spin before that, for about 20 us, and the caller of a kernel for up to 2 ms until its last part is done. */
+   * spin before that, for about 20 us after a kernel and for up to 2 ms while others still run it. */
   int no_spin;
 } perigee_runtime_config;
 
