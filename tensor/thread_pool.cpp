@@ -161,7 +161,7 @@ struct ThreadPool::Region final : Suspender {
     helpers = std::min(pieces - 1, int64_t(workers.size()));
     const bool wakes = !small || ++team->unwoken >= kPatience;
     if (wakes) team->unwoken = 0;
-    const Awake awake(pool);
+    awake.emplace(pool);
     team->active.store(uint32_t(helpers), std::memory_order_relaxed);
     for (int64_t i = 0; i < helpers; ++i) {
       Worker& worker = *workers[size_t(i)];
@@ -224,7 +224,9 @@ struct ThreadPool::Region final : Suspender {
     for (int64_t i = 0; i < helpers; ++i)
       if (take_back(i)) team->workers[size_t(i)]->given_again = true;
     pool.wait_until_idle(*team);
+    awake.reset();
     const bool suspended = keep_team() && watched.suspender->suspend();
+    awake.emplace(pool);
     if (!suspended) may_pause = false;
     return suspended;
   }
@@ -260,6 +262,7 @@ struct ThreadPool::Region final : Suspender {
   const int64_t n, pieces, grain;
   const Watched watched;  // by the caller
   const std::thread::id caller = std::this_thread::get_id();
+  std::optional<Awake> awake;  // but not while the job is suspended
   Team* team = nullptr;
   std::unique_lock<std::mutex>* held = nullptr;
   std::unique_ptr<Team> kept;

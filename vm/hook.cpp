@@ -8,24 +8,26 @@
 
 namespace pg::vm {
 
+constexpr int kPatience = 10000;
+
 void set_hook(lua_State* L, State& state, lua_Hook hook, int mask, int count) {
-  for (;;) {
-    while (state.sets_hook.exchange(true)) std::this_thread::yield();
-    lua_sethook(L, hook, mask, count);
-    state.sets_hook = false;
-    if (mask || !state.ctx.cancels_all || !state.polling_hook) return;
-    hook = state.polling_hook;
-    mask = LUA_MASKCOUNT;
-    count = 1;
+  // Who holds the lock may be gone in a child process, or never get the processor.
+  HookLock free = HookLock::kFree;
+  for (int i = 0; !state.hook_lock.compare_exchange_strong(free, HookLock::kHeld) && i < kPatience; ++i) {
+    free = HookLock::kFree;
+    std::this_thread::yield();
   }
+  lua_sethook(L, hook, mask, count);
+  if (state.hook_lock.exchange(HookLock::kFree) == HookLock::kWanted) set_polling_hook(L, state);
 }
 
 void set_polling_hook(lua_State* L, State& state) {
-  if (state.sets_hook.exchange(true)) return;
-  // LuaJIT marks a hook that runs in the same flags.
-  if (const lua_Hook now = lua_gethook(L); now != state.polling_hook && !Job::is_own_hook(now))
+  if (state.hook_lock.exchange(HookLock::kWanted) != HookLock::kFree) return;
+  // LuaJIT marks a hook that runs in the same flags, so one that is there is left; it may lose the mask all the same.
+  const lua_Hook now = lua_gethook(L);
+  if ((now != state.polling_hook && !Job::is_own_hook(now)) || !lua_gethookmask(L))
     lua_sethook(L, state.polling_hook, LUA_MASKCOUNT, 1);
-  state.sets_hook = false;
+  state.hook_lock = HookLock::kFree;
 }
 
 }  // namespace pg::vm

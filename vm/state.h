@@ -121,6 +121,9 @@ struct Dynamics {
 class Job;
 struct JobTable;
 
+// kWanted: a thread sets the polling hook, or has left that to the one that holds the lock.
+enum class HookLock : uint8_t { kFree, kHeld, kWanted };
+
 class State : public Dynamics {
  public:
   Context ctx;
@@ -136,7 +139,7 @@ class State : public Dynamics {
   // A hook that raises an error if the call must end, and calls Job::stop_here otherwise. It may be set in place of the
   // hook of jobs, which calls it.
   lua_Hook polling_hook = nullptr;
-  std::atomic<bool> sets_hook{false};                // a lock: see set_hook
+  std::atomic<HookLock> hook_lock{HookLock::kFree};  // see set_hook
   std::shared_ptr<JobTable> job_table;               // of a state that has had jobs
   std::vector<Dynamics*> parked;                     // its capacity covers two per job
   int parked_walks = 0;                              // the number of backward calls in them
@@ -271,7 +274,7 @@ void free_symbols(State& state);
 // error depended on.
 void note_failure(lua_State* L, State& state);
 
-// Sets the hook of Lua, and the polling hook instead of none if every op is to fail. For the thread that runs Lua.
+// Sets the hook of Lua. For the thread that runs Lua.
 void set_hook(lua_State* L, State& state, lua_Hook hook, int mask, int count);
 // Sets the polling hook at each instruction unless it or that of jobs is there, from any thread or signal handler. The
 // caller has set cancels_all.

@@ -228,6 +228,31 @@ TEST_CASE("host border: scripts do not end the process, and help and progress go
   CHECK(host.printed.find("training 2/2") != std::string::npos);
 }
 
+TEST_CASE("host border: an interrupt that comes too late leaves nothing behind in a state of the host") {
+  perigee_runtime* runtime = nullptr;
+  REQUIRE(perigee_runtime_create(nullptr, &runtime) == PERIGEE_OK);
+  lua_State* const L = luaL_newstate();
+  luaL_openlibs(L);
+  perigee_state* state = nullptr;
+  REQUIRE(perigee_state_attach(runtime, L, &state) == PERIGEE_OK);
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    while (!done) perigee_interrupt(state);
+  });
+  int failed = 0;
+  for (int i = 0; i < 20000; ++i) {
+    perigee_run(state, "return 1", 8, "host.lua");
+    failed += luaL_dostring(L, "local n = 0 for i = 1, 20 do n = n + i end") != 0;
+    lua_settop(L, 0);
+  }
+  done = true;
+  other.join();
+  CHECK(failed == 0);
+  perigee_state_close(state);
+  lua_close(L);
+  perigee_runtime_release(runtime);
+}
+
 TEST_CASE("host border: what ends one call does not name another, however often it is interrupted") {
   LimitedHost limited([](perigee_state_config& config) { config.instruction_limit = 100000; });
   LimitedHost small([](perigee_state_config& config) { config.memory_limit = 16u << 20; });

@@ -16,9 +16,10 @@
 namespace pg::host {
 namespace {
 
-constexpr int kTick = 100;       // instructions between two calls of the hook
-constexpr int kGcIsRunning = 9;  // LUA_GCISRUNNING of LuaJIT 2.1
-constexpr int kWholeCycle = 0;   // the collector's step factor with which a step is a whole cycle
+constexpr int kTick = 100;           // instructions between two calls of the hook
+constexpr int kMostCollections = 8;  // after a refused request
+constexpr int kGcIsRunning = 9;      // LUA_GCISRUNNING of LuaJIT 2.1
+constexpr int kWholeCycle = 0;       // the collector's step factor with which a step is a whole cycle
 const vm::RegistryKey kLimits;
 
 int refuse(lua_State* L) {
@@ -79,7 +80,6 @@ void Limits::protect(bool opened) {
 }
 
 void Limits::begin(Context* context) {
-  context_ = context;
   reason_ = PERIGEE_OK;
   described_ = false;
   message_.clear();
@@ -89,8 +89,10 @@ void Limits::begin(Context* context) {
   if (!context) return;
   context->cancels_all = false;  // an interrupt may have come too late for the last call
   context->cancel = false;
+  context_ = context;
   if (instructions_ > 0) context->meter = &meter_;
   set_usual_hook();
+  if (ended()) set_hook(1);
   if (time_us_ > 0)
     deadline_ = Watchdog::process().arm(
         Watchdog::Clock::now() + std::chrono::microseconds(std::min<int64_t>(time_us_, int64_t(1) << 50)),
@@ -99,10 +101,11 @@ void Limits::begin(Context* context) {
 
 void Limits::end() {
   WorkMeter::current = outer_meter_;
-  if (Context* const context = context_) context->meter = nullptr;
+  Context* const context = context_.exchange(nullptr);
+  if (context) context->meter = nullptr;
   if (deadline_) Watchdog::process().disarm(*deadline_);
   deadline_.reset();
-  if (Context* const context = context_; context && ended()) {
+  if (context && ended()) {
     context->cancels_all = false;
     context->cancel = false;
   }
@@ -117,15 +120,23 @@ void Limits::end() {
 void Limits::end_call(perigee_status reason) {
   perigee_status none = PERIGEE_OK;
   reason_.compare_exchange_strong(none, reason);
-  Context* const context = context_;
-  context->cancels_all = true;
-  context->cancel = true;
+  if (Context* const context = context_) {
+    context->cancels_all = true;
+    context->cancel = true;
+  }
 }
 
 void Limits::interrupt() {
   if (!context_) return;
   end_call(PERIGEE_CANCELLED);
   if (!limits_calls()) vm::set_polling_hook(L_, *state_);
+}
+
+// Of one that came when the call had ended: Lua runs for the host now.
+void Limits::forget_interrupt() {
+  state_->ctx.cancels_all = false;
+  state_->ctx.cancel = false;
+  set_hook(0);
 }
 
 Limits* Limits::of(lua_State* L) {
@@ -138,6 +149,7 @@ Limits* Limits::of(lua_State* L) {
 void Limits::hook(lua_State* L, lua_Debug*) {
   Limits* const limits = of(L);
   if (!limits) return;
+  if (!limits->context_) return limits->forget_interrupt();
   if (!limits->ended()) limits->tick(L);
   if (!limits->ended()) return void(vm::Job::stop_here(L));
   limits->describe(L);
@@ -146,21 +158,24 @@ void Limits::hook(lua_State* L, lua_Debug*) {
 }
 
 void Limits::tick(lua_State* L) {
+  meter_.done += watched_ > 0 ? 1 : kTick;
   if (std::exchange(refused_, false)) {
     watched_ = kTick;
+    collections_ = kMostCollections;
     collect(L);
   } else if (watched_ > 0) {
     lua_Debug innermost;
     const bool has_left = L != starved_ || !lua_getstack(L, frames_ - 1, &innermost);
-    if (has_left && account_->used() > memory_ / 2) collect(L);
+    if (has_left && collections_ > 0 && account_->used() > memory_ / 2) collect(L);
+    if (--watched_ == 0) set_usual_hook();
   }
-  meter_.done += watched_ > 0 ? 1 : kTick;
-  if (watched_ > 0 && --watched_ == 0) set_usual_hook();
+  if (watched_ > 0 && vm::Job::is_own_hook(lua_gethook(L))) vm::Job::stop_soon(L);
   settle();
 }
 
 // Collects while `L` runs. What its frames hold, also in slots that they no longer use, is kept.
 void Limits::collect(lua_State* L) {
+  --collections_;
   starved_ = L;
   lua_Debug frame;
   int step = 1;

@@ -63,6 +63,7 @@ class Limits {
   static void note_refusal(void* self);
   void tick(lua_State* L);
   void collect(lua_State* L);
+  void forget_interrupt();
   void set_usual_hook();
   void set_hook(int count);
   void end_call(perigee_status reason);
@@ -91,6 +92,7 @@ class Limits {
   bool refused_ = false;            // whether a request was refused, and no collection has followed
   bool refused_in_call_ = false;
   int watched_ = 0;               // instructions after a refusal during which the hook runs at each
+  int collections_ = 0;           // that may still follow the refusal
   lua_State* starved_ = nullptr;  // where the last collection of such a time ran,
   int frames_ = 0;                // and the number of frames there
 };
