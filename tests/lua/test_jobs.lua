@@ -193,7 +193,7 @@ t.test("an error of the job is raised by step, again by later steps and by resul
 end)
 
 t.test("release ends a job that pcall would keep running", function()
-  local log = {}
+  local log, hook = {}, debug.gethook()
   local function stubborn(inner)
     return function()
       while true do
@@ -212,6 +212,7 @@ t.test("release ends a job that pcall would keep running", function()
       local before = #log
       job:release()
       t.equal(#log, before)
+      t.equal(debug.gethook(), hook)
       t.error_contains(function() job:step(0) end, "this job was released, or its state is closed")
       job:release()
     end
