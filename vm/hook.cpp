@@ -1,6 +1,6 @@
 // LuaJIT changes the flags of hooks in several steps and not atomically. Two threads that set a hook at the same time
 // may leave a state that runs none and takes no new one. So a lock is held meanwhile. A signal handler may not wait for
-// it: who holds it looks afterwards whether the call has been interrupted.
+// it: who holds it sets the polling hook afterwards.
 #include <thread>
 
 #include "vm/job.h"
