@@ -45,7 +45,7 @@ constexpr int kForcedPresses = 3;
 
 // Signal handlers get no user data, so this file has globals. The program has one Lua state.
 lua_State* lua = nullptr;
-Context* context = nullptr;
+vm::State* state = nullptr;
 pthread_t lua_thread;
 std::atomic<InterruptMode> mode{InterruptMode::kScript};
 std::atomic<bool> seen{false};
@@ -95,7 +95,7 @@ bool profiler_listens() {
 // Sets the hook, and makes compiled code return to the interpreter by LuaJIT's handler of the profiler's signal. That
 // does nothing while a finalizer runs, and may undo the hook if it interrupts itself, so this is called again later.
 void stop_lua() {
-  if (!vm::Job::is_own_hook(lua_gethook(lua))) lua_sethook(lua, raise_interrupted, LUA_MASKCOUNT, 1);
+  vm::set_polling_hook(lua, *state);
   if (profiler_listens()) raise(SIGPROF);
   set_timer(kRetryTime);
 }
@@ -127,8 +127,8 @@ void handle(int, siginfo_t*, void*) {
   if (++presses == 1) first_press = now();
   if (is_last_press()) leave();
   seen = true;
-  context->cancels_all = true;
-  context->cancel = true;
+  state->ctx.cancels_all = true;
+  state->ctx.cancel = true;
   stop_lua();
   errno = error;
 }
@@ -161,9 +161,9 @@ void compile_for_interrupts(lua_State* L) {
 
 void install_interrupts(lua_State* L) {
   lua = L;
-  context = &vm::find_state(L).ctx;
+  state = &vm::find_state(L);
   lua_thread = pthread_self();
-  vm::find_state(L).polling_hook = raise_interrupted;
+  state->polling_hook = raise_interrupted;
   compile_for_interrupts(L);
   stack_t stack = {};
   if (sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_DISABLE)) {  // a sanitizer may have set one
@@ -183,9 +183,9 @@ void clear_interrupt() {
   if (seen) std::clearerr(stdout);  // a signal ends a blocked write; that is no failure of the output
   seen = false;
   *raised_at = 0;
-  if (lua_gethook(lua) == raise_interrupted) lua_sethook(lua, nullptr, 0, 0);
-  context->cancels_all = false;
-  context->cancel = false;
+  if (lua_gethook(lua) == raise_interrupted) vm::set_hook(lua, *state, nullptr, 0, 0);
+  state->ctx.cancels_all = false;
+  state->ctx.cancel = false;
   presses = 0;
 }
 

@@ -16,6 +16,7 @@
 #include "repl/session.h"
 #include "repl/show.h"
 #include "vm/bindings.h"
+#include "vm/state.h"
 
 namespace pg::repl {
 namespace {
@@ -279,9 +280,9 @@ class Prompt {
       clear_interrupt();
       const lua_Hook hook = lua_gethook(L_);  // of a debugger; it has seen the entry
       const int mask = lua_gethookmask(L_), count = lua_gethookcount(L_);
-      lua_sethook(L_, nullptr, 0, 0);
+      vm::set_hook(L_, vm::find_state(L_), nullptr, 0, 0);
       call(adopt_noted_locals);
-      lua_sethook(L_, hook, mask, count);
+      vm::set_hook(L_, vm::find_state(L_), hook, mask, count);
       return;
     }
     if (lua_gettop(L_) > 0 && !piece.silent) {
