@@ -8,44 +8,79 @@ namespace {
 
 constexpr size_t kAlign = 64;
 constexpr size_t kKeepBytes = size_t(32) << 20;
+constexpr int kPatience = 64;  // uses in a row that need less than half of a block above kKeepBytes, before it is freed
 
-// Trivial, so that a kernel may still use it in a handler of exit(), after the thread's destructors have run.
-struct ThreadScratch {
-  void* data[static_cast<size_t>(ScratchSlot::kCount)];
-  size_t size[static_cast<size_t>(ScratchSlot::kCount)];
+// Memory of its own for each use lets AddressSanitizer find what is written past the end or used too late.
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kKeeps = false;
+#else
+constexpr bool kKeeps = true;
+#endif
 
-  void release(size_t i) {
-    if (data[i]) ::operator delete(data[i], std::align_val_t(kAlign));
-    data[i] = nullptr;
-    size[i] = 0;
+// One block. A use of the stack, from empty to empty, may need more than the block has; what does not fit is allocated
+// for its scope, and the next use has a larger block, up to kKeepBytes. Trivial, so that a kernel may still use it in a
+// handler of exit(), after the thread's destructors have run.
+struct Stack {
+  char* block;
+  size_t size, used;
+  size_t live, most;  // bytes of this use, with those outside of the block
+  int small_uses;
+
+  void begin_use(size_t bytes) {
+    if (most > size && most <= kKeepBytes) bytes = std::max(bytes, most);
+    most = 0;
+    if (bytes <= size || !kKeeps) return;
+    release();
+    block = static_cast<char*>(::operator new(bytes, std::align_val_t(kAlign), std::nothrow));
+    if (block) size = bytes;
+  }
+
+  void end_use() {
+    small_uses = size > kKeepBytes && most < size / 2 ? small_uses + 1 : 0;
+    if (small_uses >= kPatience) release();
+  }
+
+  void release() {
+    ::operator delete(block, std::align_val_t(kAlign));
+    block = nullptr;
+    size = 0;
   }
 };
 
-thread_local ThreadScratch tls_scratch;
+thread_local Stack tls_stack;
 
 // Releases the memory when the thread ends.
 struct Release {
   bool armed = false;
-  ~Release() {
-    for (size_t i = 0; i < static_cast<size_t>(ScratchSlot::kCount); ++i) tls_scratch.release(i);
-  }
+  ~Release() { tls_stack.release(); }
 };
 thread_local Release tls_release;
 
 }  // namespace
 
-void* scratch_bytes(ScratchSlot slot, Bytes wanted) {
-  const size_t bytes = wanted.count();
-  const size_t i = static_cast<size_t>(slot);
-  ThreadScratch& t = tls_scratch;
-  const bool oversized = t.size[i] > kKeepBytes && bytes < t.size[i] / 2;
-  if (t.size[i] >= bytes && !oversized && t.data[i]) return t.data[i];
-  const size_t want = (std::max<size_t>(bytes, 4096) + kAlign - 1) / kAlign * kAlign;
-  t.release(i);
-  tls_release.armed = true;  // constructs it
-  t.data[i] = ::operator new(want, std::align_val_t(kAlign));
-  t.size[i] = want;
-  return t.data[i];
+ScratchBytes::ScratchBytes(Bytes bytes) : size_((bytes.count() + kAlign - 1) / kAlign * kAlign) {
+  if (size_ == 0) return;
+  Stack& stack = tls_stack;
+  if (stack.live == 0) {
+    tls_release.armed = true;  // constructs it
+    stack.begin_use(size_);
+  }
+  own_ = stack.size - stack.used < size_;
+  data_ = own_ ? static_cast<char*>(::operator new(size_, std::align_val_t(kAlign))) : stack.block + stack.used;
+  if (!own_) stack.used += size_;
+  stack.live += size_;
+  stack.most = std::max(stack.most, stack.live);
+}
+
+ScratchBytes::~ScratchBytes() {
+  if (size_ == 0) return;
+  Stack& stack = tls_stack;
+  if (own_)
+    ::operator delete(data_, std::align_val_t(kAlign));
+  else
+    stack.used -= size_;
+  stack.live -= size_;
+  if (stack.live == 0) stack.end_use();
 }
 
 }  // namespace pg::cpu

@@ -1,4 +1,4 @@
-// Per-thread working memory of the CPU kernels.
+// Working memory of the CPU kernels: a stack per thread.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,17 +7,33 @@
 
 namespace pg::cpu {
 
-// There is one buffer per thread and slot. Nested kernels must use different slots.
-enum class ScratchSlot { kPad, kPanel, kGrad, kTile, kConvert, kReduce, kOneDnn, kFused, kFusedShared, kCount };
+// Bytes that are valid until the end of the scope, aligned to 64, with unspecified contents; null for none. The memory
+// is kept for the next kernel of the thread. Throws std::bad_alloc.
+class ScratchBytes {
+ public:
+  explicit ScratchBytes(Bytes bytes);
+  ~ScratchBytes();
+  ScratchBytes(const ScratchBytes&) = delete;
+  ScratchBytes& operator=(const ScratchBytes&) = delete;
 
-// Returns at least `bytes` bytes, aligned to 64 bytes, with unspecified contents. They are valid until the same thread
-// asks for the same slot again. Throws std::bad_alloc. A buffer above 32 MiB is freed when less than half of it is
-// asked for.
-void* scratch_bytes(ScratchSlot slot, Bytes bytes);
+  char* get() const { return data_; }
 
+ private:
+  size_t size_;
+  char* data_ = nullptr;
+  bool own_ = false;  // the stack had no room
+};
+
+// The same for `count` elements.
 template <class T>
-T* scratch(ScratchSlot slot, int64_t count) {
-  return static_cast<T*>(scratch_bytes(slot, Bytes::of(count, sizeof(T))));
-}
+class Scratch {
+ public:
+  explicit Scratch(int64_t count) : bytes_(Bytes::of(count, sizeof(T))) {}
+  T* get() const { return reinterpret_cast<T*>(bytes_.get()); }
+  operator T*() const { return get(); }
+
+ private:
+  ScratchBytes bytes_;
+};
 
 }  // namespace pg::cpu

@@ -65,7 +65,8 @@ void multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const
 template <class T>
 void attend(const Head<T>& h, int64_t first, int64_t count, T* out, const Normalizers<T>& normalizers) {
   const auto loops = attention_loops(T());
-  T* scaled = scratch<T>(ScratchSlot::kGrad, count * (h.width + kStepKeys + h.value_width));
+  const Scratch<T> scaled_memory(count * (h.width + kStepKeys + h.value_width));
+  T* const scaled = scaled_memory;
   T *scores = scaled + count * h.width, *part = scores + count * kStepKeys;
   RunningSum<T> rows[kQueryBlock];
   T factors[kQueryBlock];
@@ -102,7 +103,8 @@ template <class T>
 void attend_backward(const Head<T>& h, const Matrix<T>& dy, const Normalizers<const T>& normalizers, const T* delta,
                      int64_t first, int64_t end, T* dq, T* dk, T* dv) {
   const auto loops = attention_loops(T());
-  T* scaled = scratch<T>(ScratchSlot::kGrad, h.queries * h.width + 2 * kQueryBlock * kKeyBlock);
+  const Scratch<T> scaled_memory(h.queries * h.width + 2 * kQueryBlock * kKeyBlock);
+  T* const scaled = scaled_memory;
   T *weights = scaled + h.queries * h.width, *grads = weights + kQueryBlock * kKeyBlock;
   scale_queries(h, 0, h.queries, scaled);
   for (int64_t key = first; key < end; key += kKeyBlock) {

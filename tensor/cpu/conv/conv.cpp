@@ -42,12 +42,14 @@ int64_t forward_group(const ConvShape& s) {
   return images_per_group(s, 4 * kBlockCols<T> + s.out_plane() / 2);
 }
 
-// Returns the images of group `g` with their zero border. They are copied to scratch memory only if there is a border.
+// Elements of the images of a group with their zero border, if there is one.
+int64_t padded_size(const ConvPlan& plan) { return plan.padded() ? plan.group() * plan.padded_image() : 0; }
+
+// Returns the images of group `g` with their zero border. They are copied to `padded` only if there is a border.
 template <class T>
-const T* group_input(const ConvPlan& plan, const ConvShape& s, const T* x, int64_t g) {
+const T* group_input(const ConvPlan& plan, const ConvShape& s, const T* x, int64_t g, T* padded) {
   const T* from = x + g * plan.group() * s.ic * s.in_plane();
   if (!plan.padded()) return from;
-  T* padded = scratch<T>(ScratchSlot::kPad, plan.group() * plan.padded_image());
   plan.pad(from, plan.images_of(g), padded);
   return padded;
 }
@@ -101,8 +103,10 @@ struct Direct {
   void forward_block(const T* input, int64_t group, int64_t block, const T* w, const T* bias, bool relu, T* y) const {
     const int64_t cols = block_cols(group, block), q0 = block * kBlockCols<T>;
     const bool one_image = q0 / plane == (q0 + cols - 1) / plane;
-    T* panel = scratch<T>(ScratchSlot::kPanel, depth * kBlockCols<T> + kBlockSlack<T>);
-    T* tile = one_image ? nullptr : scratch<T>(ScratchSlot::kTile, ocg * kBlockCols<T>);
+    const Scratch<T> panel_memory(depth * kBlockCols<T> + kBlockSlack<T>);
+    T* const panel = panel_memory;
+    const Scratch<T> tile_memory(one_image ? 0 : ocg * kBlockCols<T>);
+    T* const tile = tile_memory;
     for (int64_t g = 0; g < s.groups; ++g) {
       block_pack(plan.runs(plan.blocks_of(group), block), input + input_offset(g), plan.offsets(), depth, panel);
       T* out = y + (group * plan.group() * s.oc + g * ocg) * plane;
@@ -123,8 +127,10 @@ struct Direct {
   // Adds the block's contribution to the (padded) input gradient.
   void data_block(const T* dy, int64_t group, int64_t block, const T* w, T* dx) const {
     const int64_t cols = block_cols(group, block), q0 = block * kBlockCols<T>;
-    T* panel = scratch<T>(ScratchSlot::kPanel, depth * kBlockCols<T> + kBlockSlack<T>);
-    T* grad = scratch<T>(ScratchSlot::kGrad, ocg * kBlockCols<T>);
+    const Scratch<T> panel_memory(depth * kBlockCols<T> + kBlockSlack<T>);
+    T* const panel = panel_memory;
+    const Scratch<T> grad_memory(ocg * kBlockCols<T>);
+    T* const grad = grad_memory;
     for (int64_t g = 0; g < s.groups; ++g) {
       const T* from = dy + (group * plan.group() * s.oc + g * ocg) * plane;
       gather_block(s, from, q0, cols, ocg, grad);
@@ -137,8 +143,10 @@ struct Direct {
   // Adds the contribution of blocks [first, last) of one group to dw.
   void weight_blocks(const T* input, const T* dy, int64_t group, int64_t first, int64_t last, T* dw) const {
     const int64_t count = last - first, panel_size = depth * kBlockCols<T>;
-    T* panel = scratch<T>(ScratchSlot::kPanel, count * panel_size + kBlockSlack<T>);
-    T* grad = scratch<T>(ScratchSlot::kGrad, count * ocg * kBlockCols<T>);
+    const Scratch<T> panel_memory(count * panel_size + kBlockSlack<T>);
+    T* const panel = panel_memory;
+    const Scratch<T> grad_memory(count * ocg * kBlockCols<T>);
+    T* const grad = grad_memory;
     for (int64_t g = 0; g < s.groups; ++g) {
       const T* from = dy + (group * plan.group() * s.oc + g * ocg) * plane;
       for (int64_t i = 0; i < count; ++i) {
@@ -167,12 +175,13 @@ void direct_forward(const Direct<T>& conv, const T* x, const T* w, const T* bias
   const int64_t macs = kBlockCols<T> * conv.depth * s.oc;
   parallel_for(conv.plan.groups() * per_group, std::max<int64_t>(1, kMacsPerTask / macs),
                [&](int64_t begin, int64_t end) {
+                 const Scratch<T> padded(padded_size(conv.plan));
                  int64_t current = -1;
                  const T* input = nullptr;
                  for (int64_t u = begin; u < end; ++u) {
                    const int64_t group = u / per_group, block = u % per_group;
                    if (block >= conv.plan.blocks_of(group).blocks()) continue;
-                   if (group != current) input = group_input(conv.plan, s, x, group);
+                   if (group != current) input = group_input<T>(conv.plan, s, x, group, padded);
                    current = group;
                    conv.forward_block(input, group, block, w, bias, relu, y);
                  }
@@ -186,11 +195,12 @@ void direct_backward_data(const Direct<T>& conv, const T* dy, const T* w, T* dx)
   const int64_t macs = s.macs() / s.n * plan.group();
   parallel_for(plan.groups(), std::max<int64_t>(1, kMacsPerTask / std::max<int64_t>(1, macs)),
                [&](int64_t begin, int64_t end) {
+                 const Scratch<T> padded(padded_size(plan));
                  Poller poll;
                  for (int64_t group = begin; group < end; ++group) {
                    const int64_t images = plan.images_of(group);
                    T* out = dx + group * plan.group() * s.ic * s.in_plane();
-                   T* sum = plan.padded() ? scratch<T>(ScratchSlot::kPad, plan.group() * plan.padded_image()) : out;
+                   T* sum = plan.padded() ? padded.get() : out;
                    std::fill_n(sum, images * plan.padded_image(), T(0));
                    const int64_t blocks = plan.blocks_of(group).blocks();
                    for (int64_t block = 0; block < blocks; ++block, poll(macs / blocks))
@@ -218,13 +228,15 @@ void direct_backward_weights(const Direct<T>& conv, const T* x, const T* dy, T* 
   const int64_t step = std::clamp<int64_t>(kWeightPanelBytes / block_bytes, 1, kWeightBlocks);
   const int64_t size = s.oc * conv.depth;
   const int64_t parts = std::clamp<int64_t>(s.macs() / kMacsPerTask, 1, weight_parts(size, plan.groups()));
-  T* partial = parts > 1 ? scratch<T>(ScratchSlot::kReduce, (parts - 1) * size) : nullptr;
+  const Scratch<T> partial_memory((parts - 1) * size);
+  T* const partial = partial_memory;
   parallel_parts(parts, [&](int64_t begin, int64_t end) {
+    const Scratch<T> padded(padded_size(plan));
     for (int64_t part = begin; part < end; ++part) {
       T* sum = part == 0 ? dw : partial + (part - 1) * size;
       std::fill_n(sum, size, T(0));
       for (int64_t group = part * plan.groups() / parts; group < (part + 1) * plan.groups() / parts; ++group) {
-        const T* input = group_input(plan, s, x, group);
+        const T* input = group_input<T>(plan, s, x, group, padded);
         const int64_t blocks = plan.blocks_of(group).blocks();
         for (int64_t b = 0; b < blocks; b += step, poll_kernel())
           conv.weight_blocks(input, dy, group, b, std::min(blocks, b + step), sum);

@@ -60,8 +60,7 @@ bool forward_by_last(const ConvShape& s, const float* x, const float* w, const f
   const ConvLast* conv = cache.get({s, bias != nullptr}, [&] { return ConvLast::make(s, bias != nullptr); }).get();
   if (!conv) return false;
   const int64_t in = s.in_plane(), out = s.out_plane(), x_size = s.n * s.ic * in, y_size = s.n * s.oc * out;
-  float* last_x =
-      scratch<float>(ScratchSlot::kPad, x_size + y_size + int64_t(conv->scratch_bytes() / sizeof(float)) + 48);
+  const Scratch<float> last_x(x_size + y_size + int64_t(conv->scratch_bytes() / sizeof(float)) + 48);
   float *last_y = last_x + (x_size + 15) / 16 * 16, *work = last_y + (y_size + 15) / 16 * 16;
   copy_block(sizeof(float), {s.n, in, s.ic}, x, {s.ic * in, 1, in}, last_x, {s.ic * in, s.ic, 1});
   conv->run(last_x, w, nullptr, bias, relu, last_y, work);
@@ -110,7 +109,8 @@ bool primitive_backward_weights(const ConvShape& s, const float* x, const float*
   const int64_t size = s.oc * (s.ic / s.groups) * s.taps(), parts = weight_parts(size, s.n);
   const bool sums = weight_calls(s, s.n / parts + 1) > 1;
   const int64_t arrays = parts - 1 + (sums ? parts : 0);
-  float* partial = arrays > 0 ? scratch<float>(ScratchSlot::kReduce, arrays * size) : nullptr;
+  const Scratch<float> partial_memory(arrays * size);
+  float* const partial = partial_memory;
   float* terms = partial + (parts - 1) * size;
   const bool ok = split_images(s, parts, [&](int64_t part, int64_t first, int64_t images) {
     float* const sum = part == 0 ? dw : partial + (part - 1) * size;

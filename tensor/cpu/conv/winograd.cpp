@@ -77,7 +77,8 @@ void Winograd::pack_panels(const float* w, const Panels& panels, float* u) const
   const int64_t pieces = ceil_div(s_.ic, kDepth), plane = panels.count * s_.ic * kPixel;
   parallel_for(
       panels.count * pieces, ceil_div(kMacsPerTask, kDepth * kPixel * t_ * t_), [&](int64_t begin, int64_t end) {
-        float* const taps = scratch<float>(ScratchSlot::kPanel, kDepth * kTaps * kPixel);
+        const Scratch<float> taps_memory(kDepth * kTaps * kPixel);
+        float* const taps = taps_memory;
         for (int64_t i = begin; i < end; ++i) {
           poll_kernel();
           const int64_t column = (panels.first + i / pieces) * kPixel, count = std::min(kPixel, s_.oc - column);
@@ -161,11 +162,11 @@ void Winograd::transform_output(const Block& block, int64_t begin, int64_t end, 
 void Winograd::run(const float* a, const float* b, const void* packed, const float* bias, bool relu, float* out) const {
   if (part_ == ConvPart::kWeightGradient) return weight_gradient(a, b, out);
   if (packed) return convolve(a, static_cast<const float*>(packed), {0, panels()}, bias, relu, out);
-  const int64_t panel = t_ * t_ * s_.ic * kWinogradColumns * int64_t(sizeof(float));
+  const int64_t panel = t_ * t_ * s_.ic * kWinogradColumns;
   const int64_t groups = ceil_div(panels(), std::max<int64_t>(1, kUnpackedBytes / panel));
   for (int64_t g = 0; g < groups; ++g) {
     const int64_t first = g * panels() / groups, count = (g + 1) * panels() / groups - first;
-    float* const u = static_cast<float*>(scratch_bytes(ScratchSlot::kGrad, Bytes(size_t(count * panel))));
+    const Scratch<float> u(count * panel);
     pack_panels(b, {first, count}, u);
     convolve(a, u, {first, count}, bias, relu, out);
   }
@@ -181,8 +182,7 @@ void Winograd::convolve(const float* x, const float* u, const Panels& panels, co
     const int64_t tiles_of_block = std::min(rows, most_rows) * kWinogradRows;
     const int64_t v_size = t_ * t_ * tiles_of_block * v_row_, m_size = t_ * t_ * tiles_of_block * m_row_;
     const int64_t cols = std::min(tiles_of_block, tile_cols_) * m_ + 2;
-    float* const base = scratch<float>(
-        ScratchSlot::kPanel, v_size + m_size + t_ * cols * std::max(in_channels_, out_channels_) + out_channels_);
+    const Scratch<float> base(v_size + m_size + t_ * cols * std::max(in_channels_, out_channels_) + out_channels_);
     const Block block{base, base + v_size, base + v_size + m_size, tiles_of_block * v_row_, tiles_of_block * m_row_};
     float* const own_bias = bias ? block.strip + t_ * cols * std::max(in_channels_, out_channels_) : nullptr;
     if (bias) std::copy(bias, bias + s_.oc, own_bias);

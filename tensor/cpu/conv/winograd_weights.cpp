@@ -40,7 +40,7 @@ void Winograd::weight_gradient(const float* x, const float* dy, float* dw) const
   const int64_t chunk = std::min(tiles(), std::max(kChunkBytes / tile_bytes, kFewestTiles));
   const int64_t v_size = t_ * t_ * chunk * v_row_, m_size = t_ * t_ * chunk * m_row_;
   const int64_t sums_size = t_ * t_ * s_.ic * panels() * kWinogradColumns;
-  float* const base = scratch<float>(ScratchSlot::kReduce, v_size + m_size + sums_size);
+  const Scratch<float> base(v_size + m_size + sums_size);
   const Block block{base, base + v_size, nullptr, chunk * v_row_, chunk * m_row_};
   float* const sums = base + v_size + m_size;
   for (int64_t first = 0; first < tiles(); first += chunk)
@@ -55,8 +55,9 @@ void Winograd::add_products(int64_t first, int64_t last, const float* x, const f
   parallel_for(last - first, kTilesPerTask, [&](int64_t begin, int64_t end) {
     poll_kernel();
     const int64_t cols = std::min(end - begin, tile_cols_) * m_ + 2;
+    const Scratch<float> strip(t_ * cols * std::max(in_channels_, out_channels_));
     Block own = block;
-    own.strip = scratch<float>(ScratchSlot::kPanel, t_ * cols * std::max(in_channels_, out_channels_));
+    own.strip = strip;
     own.v += begin * v_row_, own.products += begin * m_row_;
     transform_input(x, first + begin, first + end, own);
     transform_gradient(dy, first + begin, first + end, own);
@@ -93,7 +94,8 @@ void Winograd::transform_sums(const float* sums, float* dw) const {
   constexpr int64_t kDepth = 64, kTaps = 9, kPixel = kWinogradColumns;
   const int64_t pieces = ceil_div(s_.ic, kDepth), row = panels() * kPixel, plane = s_.ic * row;
   parallel_for(panels() * pieces, ceil_div(kMacsPerTask, kDepth * kPixel * t_ * t_), [&](int64_t begin, int64_t end) {
-    float* const taps = scratch<float>(ScratchSlot::kPanel, kDepth * kTaps * kPixel);
+    const Scratch<float> taps_memory(kDepth * kTaps * kPixel);
+    float* const taps = taps_memory;
     for (int64_t i = begin; i < end; ++i) {
       poll_kernel();
       const int64_t column = i / pieces * kPixel, count = std::min(kPixel, s_.oc - column);

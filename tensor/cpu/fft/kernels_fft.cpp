@@ -66,7 +66,7 @@ void by_blocks(const FftPlan<T>& plan, int64_t least, int64_t lines, F f) {
   const int64_t lanes = std::clamp<int64_t>(kCacheBytes / (room * 4 * int64_t(sizeof(T))), 1, kMaxLanes);
   parallel_for((lines + lanes - 1) / lanes, kGrain / (room * lanes) + 1, [&](int64_t begin, int64_t end) {
     const int64_t size = plus(room * lanes, kApart);
-    T* memory = cpu::scratch<T>(cpu::ScratchSlot::kPanel, times(4, size));
+    const cpu::Scratch<T> memory(times(4, size));
     for (int64_t i = begin; i < end; ++i) {
       const int64_t count = std::min(lanes, lines - i * lanes);
       f(Lanes<T>{memory, memory + size}, Lanes<T>{memory + 2 * size, memory + 3 * size}, i * lanes, count);

@@ -25,13 +25,17 @@ struct Problem {
   int64_t lda, ldb, ldc;
 };
 
-// Packs the rows of a transposed operand, because the GEMV kernels need contiguous rows.
-const float* contiguous_rows(int64_t rows, int64_t k, const float* x, int64_t ldx) {
-  float* out = scratch<float>(ScratchSlot::kConvert, rows * k);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t i = 0; i < k; ++i) out[r * k + i] = x[i * ldx + r];
-  return out;
-}
+// The rows of an operand, packed if it is transposed, because the GEMV kernels need contiguous rows.
+struct ContiguousRows {
+  const Scratch<float> packed;
+  const float* const data;
+
+  ContiguousRows(bool transposed, int64_t rows, int64_t k, const float* x, int64_t ldx)
+      : packed(transposed ? rows * k : 0), data(transposed ? packed : x) {
+    for (int64_t r = 0; transposed && r < rows; ++r)
+      for (int64_t i = 0; i < k; ++i) packed[r * k + i] = x[i * ldx + r];
+  }
+};
 
 // How a product is computed. The choice depends on the whole product, not on the part of a thread, so that the bits are
 // the same for any number of threads.
@@ -52,7 +56,8 @@ Path path_of(const Problem&, const double*) { return Path::kOwn; }
 
 // Multiplies at most kGemvMaxRows rows at a time.
 void multiply_rows(const Problem& p, const float* a, const float* b, float* c) {
-  const float* x = p.trans_a && p.m * p.k > 1 ? contiguous_rows(p.m, p.k, a, p.lda) : a;
+  const ContiguousRows rows(p.trans_a && p.m * p.k > 1, p.m, p.k, a, p.lda);
+  const float* const x = rows.data;
   const int64_t ldx = p.trans_a ? p.k : p.lda;
   const auto gemv = p.trans_b ? gemv_nt_f32 : gemv_nn_f32;
   for (int64_t i = 0; i < p.m; i += kGemvMaxRows)
@@ -61,7 +66,8 @@ void multiply_rows(const Problem& p, const float* a, const float* b, float* c) {
 
 // Computes the transposed product c^T = b^T a^T.
 void multiply_columns(const Problem& p, const float* a, const float* b, float* c) {
-  const float* x = !p.trans_b && p.n * p.k > 1 ? contiguous_rows(p.n, p.k, b, p.ldb) : b;
+  const ContiguousRows columns(!p.trans_b && p.n * p.k > 1, p.n, p.k, b, p.ldb);
+  const float* const x = columns.data;
   const int64_t ldx = p.trans_b ? p.ldb : p.k;
   const auto gemv = p.trans_a ? gemv_nn_f32 : gemv_nt_f32;
   gemv(p.n, p.m, p.k, x, ldx, a, p.lda, c, 1, p.ldc, {});
@@ -89,7 +95,8 @@ struct Block {
 bool multiply_by_primitive(const Block<float>& part) {
   const Problem& p = part.p;
   const bool dense = p.n == p.ldc;
-  float* c = dense ? part.c : scratch<float>(ScratchSlot::kPanel, p.m * p.n);
+  const Scratch<float> packed(dense ? 0 : p.m * p.n);
+  float* const c = dense ? part.c : packed;
   if (!onednn_matmul_f32(p.trans_a, p.trans_b, p.m, p.n, p.k, part.a, p.lda, part.b, p.ldb, c, p.n)) return false;
   if (!dense) place_columns(p.m, p.n, c, p.ldc, part.c);
   return true;
@@ -204,7 +211,8 @@ template <class H>
 void gemm_widened(const Problem& p, const uint16_t* a, const uint16_t* b, uint16_t* c) {
   const int64_t a_rows = p.trans_a ? p.k : p.m, a_cols = p.trans_a ? p.m : p.k;
   const int64_t b_rows = p.trans_b ? p.n : p.k, b_cols = p.trans_b ? p.k : p.n;
-  float* wa = scratch<float>(ScratchSlot::kPad, p.m * p.k + p.k * p.n + p.m * p.n);
+  const Scratch<float> wa_memory(p.m * p.k + p.k * p.n + p.m * p.n);
+  float* const wa = wa_memory;
   float* wb = wa + p.m * p.k;
   float* wc = wb + p.k * p.n;
   widen<H>(a, a_rows, a_cols, p.lda, wa);
@@ -232,7 +240,8 @@ bool multiply_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t
       if (!by_columns) {
         done = onednn_matmul_bf16(trans_b, count, n, k, a + first * lda, lda, b, ldb, c + first * ldc, ldc);
       } else {  // the library is slow at results that are not dense
-        uint16_t* part = scratch<uint16_t>(ScratchSlot::kPanel, m * count);
+        const Scratch<uint16_t> part_memory(m * count);
+        uint16_t* const part = part_memory;
         done = onednn_matmul_bf16(trans_b, m, count, k, a, lda, b + first * ldb, ldb, part, count);
         if (done) place_columns(m, count, part, ldc, c + first);
       }

@@ -125,7 +125,8 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<
   const int64_t depth_limit = std::min(kDepth, k);
   const int64_t a_size = round_up(round_up(std::min(kBlockRows, m), kRows) * depth_limit, 16);
   const int64_t b_size = b.packed ? 0 : round_up(std::min(kBlockCols, n), kCols<T>) * depth_limit;
-  T* packed_a = scratch<T>(ScratchSlot::kPanel, a_size + b_size);
+  const Scratch<T> packed_a_memory(a_size + b_size);
+  T* const packed_a = packed_a_memory;
   T* packed_b = packed_a + a_size;
   const bool in_place = b.stored.row == 1 && m <= kGemmUnpackedRows && !b.packed;
   const bool direct =

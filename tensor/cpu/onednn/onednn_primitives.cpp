@@ -56,7 +56,8 @@ bool run_matmul(const MatmulKey& key, const void* a, const void* b, void* c) try
   entry->a.set_data_handle(const_cast<void*>(a));
   entry->b.set_data_handle(const_cast<void*>(b));
   entry->c.set_data_handle(c);
-  const memory pad(entry->scratchpad, engine(), scratch_bytes(ScratchSlot::kOneDnn, Bytes(entry->scratchpad_bytes)));
+  const ScratchBytes work(Bytes(entry->scratchpad_bytes));
+  const memory pad(entry->scratchpad, engine(), work.get());
   entry->primitive.execute(
       stream(),
       {{DNNL_ARG_SRC, entry->a}, {DNNL_ARG_WEIGHTS, entry->b}, {DNNL_ARG_DST, entry->c}, {DNNL_ARG_SCRATCHPAD, pad}});
@@ -165,7 +166,8 @@ bool run_conv(const ConvKey& key, const float* first, const float* second, const
   });
   if (!entry) return false;
   PreparedConv& p = *entry;
-  char* scratch = static_cast<char*>(scratch_bytes(ScratchSlot::kOneDnn, Bytes(p.scratch_bytes)));
+  const ScratchBytes work(Bytes(p.scratch_bytes));
+  char* const scratch = work.get();
   std::unordered_map<int, memory> args;
   args.emplace(p.first.arg, bring_in(p.first, first, scratch));
   args.emplace(p.second.arg, bring_in(p.second, second, scratch));

@@ -9,16 +9,18 @@ namespace {
 
 // A table for operands as they are, and room for an element per operand.
 struct PlainTable {
-  char** cells;
+  const int64_t table_bytes, shared_bytes;
+  const ScratchBytes memory;
+  char** const cells;
   char* elements;
 
-  PlainTable(const TileProgram& program, std::span<const View> in, std::span<const View> out) {
-    const int64_t table_bytes = rounded_up(program.cells * int64_t(sizeof(char*)), 64);
-    const int64_t shared_bytes = rounded_up(
-        rounded_up(program.shared_bytes, kElementBytes) + int64_t((in.size() + out.size()) * kElementBytes), 64);
-    char* base = static_cast<char*>(
-        scratch_bytes(ScratchSlot::kFused, Bytes(size_t(table_bytes + shared_bytes + program.local_bytes))));
-    cells = reinterpret_cast<char**>(base);
+  PlainTable(const TileProgram& program, std::span<const View> in, std::span<const View> out)
+      : table_bytes(rounded_up(program.cells * int64_t(sizeof(char*)), 64)),
+        shared_bytes(rounded_up(
+            rounded_up(program.shared_bytes, kElementBytes) + int64_t((in.size() + out.size()) * kElementBytes), 64)),
+        memory(Bytes(size_t(table_bytes + shared_bytes + program.local_bytes))),
+        cells(reinterpret_cast<char**>(memory.get())) {
+    char* const base = memory.get();
     elements = base + table_bytes + rounded_up(program.shared_bytes, kElementBytes);
     for (size_t k = 0; k < in.size(); ++k) cells[k] = in[k].as<char>();
     for (size_t k = 0; k < out.size(); ++k) cells[in.size() + k] = out[k].as<char>();

@@ -28,14 +28,18 @@ class TileRun {
  public:
   TileRun(const TiledBody& tiled, const TileLayout& layout, std::span<const View> in, std::span<const View> out,
           bool exact)
-      : m_(tiled), program_(tiled.program), layout_(layout), in_(in), out_(out), exact_(exact) {
-    const int64_t table_bytes = rounded_up(program_.cells * int64_t(sizeof(char*)), 64);
-    char* base = static_cast<char*>(scratch_bytes(
-        ScratchSlot::kFusedShared, Bytes(size_t(table_bytes + program_.shared_bytes) + in.size() * kElementBytes)));
+      : m_(tiled),
+        program_(tiled.program),
+        layout_(layout),
+        in_(in),
+        out_(out),
+        exact_(exact),
+        memory_(Bytes(size_t(table_bytes() + program_.shared_bytes) + in.size() * kElementBytes)) {
+    char* const base = memory_.get();
     table_ = reinterpret_cast<char**>(base);
-    singles_ = base + table_bytes + program_.shared_bytes;
+    singles_ = base + table_bytes() + program_.shared_bytes;
     place_constants(program_, table_);
-    place_registers(program_.shared, base + table_bytes, table_);
+    place_registers(program_.shared, base + table_bytes(), table_);
     bind();
   }
 
@@ -229,6 +233,8 @@ class TileRun {
     code_ = &program_.streaming;
   }
 
+  int64_t table_bytes() const { return rounded_up(program_.cells * int64_t(sizeof(char*)), 64); }
+
   int64_t unit_elements() const {
     int64_t unit = chain_block();
     for (const Moving& m : moving_)
@@ -240,20 +246,17 @@ class TileRun {
 
   class Worker {
    public:
-    explicit Worker(const TileRun& run) : r_(run) {
+    explicit Worker(const TileRun& run)
+        : r_(run),
+          tile_bytes_(r_.program_.tile * int64_t(kElementBytes)),
+          memory_(Bytes(size_t(tables() + tile_bytes_ * int64_t(r_.gathers_.size()) + totals_bytes()))) {
       const TileProgram& program = r_.program_;
-      const int64_t table_bytes = rounded_up(program.cells * int64_t(sizeof(char*)), 64);
-      const int64_t locals = rounded_up(program.local_bytes, 64), gather = program.tile * int64_t(kElementBytes);
-      const bool totals = r_.m_.body.reduction.op;
-      const int64_t bytes = table_bytes + locals + gather * int64_t(r_.gathers_.size()) +
-                            (totals ? kTotalsBlock * int64_t(kElementBytes) : 0);
-      char* base = static_cast<char*>(scratch_bytes(ScratchSlot::kFused, Bytes(size_t(bytes))));
+      char* const base = memory_.get();
       table_ = reinterpret_cast<char**>(base);
       std::memcpy(table_, r_.table_, size_t(program.cells) * sizeof(char*));
-      place_registers(program.local, base + table_bytes, table_);
-      tiles_ = base + table_bytes + locals;
-      tile_bytes_ = gather;
-      totals_ = tiles_ + gather * int64_t(r_.gathers_.size());
+      place_registers(program.local, base + r_.table_bytes(), table_);
+      tiles_ = base + tables();
+      totals_ = tiles_ + tile_bytes_ * int64_t(r_.gathers_.size());
       const TileCode& code = program.levels[2];
       tiled_ = (!code.pure && code.instructions.size() > 1) || !r_.gathers_.empty();
     }
@@ -307,6 +310,10 @@ class TileRun {
         index_[d] = position % layout.shape[d];
     }
 
+    // The table and the registers of one thread.
+    int64_t tables() const { return r_.table_bytes() + rounded_up(r_.program_.local_bytes, 64); }
+    int64_t totals_bytes() const { return r_.m_.body.reduction.op ? kTotalsBlock * int64_t(kElementBytes) : 0; }
+
     void gather(int64_t position, int64_t n, bool filled) {
       for (const Moving& m : r_.moving_)
         if (m.gather >= 0 && !(filled && m.periodic)) r_.gathers_[size_t(m.gather)].read(position, n, tile_of(m));
@@ -325,9 +332,10 @@ class TileRun {
 
     Dims index_;  // of the current run, but for the outermost dim
     const TileRun& r_;
+    const int64_t tile_bytes_;
+    const ScratchBytes memory_;
     char** table_;
     char *tiles_, *totals_;
-    int64_t tile_bytes_;
     bool tiled_;
   };
 
@@ -412,6 +420,7 @@ class TileRun {
   const TileLayout& layout_;
   std::span<const View> in_, out_;
   const bool exact_;
+  const ScratchBytes memory_;
   char** table_;
   char* singles_;
   SmallVector<Moving, 12> moving_;
