@@ -1,6 +1,8 @@
 -- The ways in which tests/lua runs. setup(pg) is called after the module is loaded, env is set for the process;
--- sanitized: under the sanitizers too, a function of the path if only some files; files: only those whose path has one of these Lua patterns, without --all;
--- isolate: every file has a process of its own; named: the mode runs only if --mode names it.
+-- sanitized: under the sanitizers too, a function of the path if only some files;
+-- files: only those whose path has one of these Lua patterns, without --all;
+-- together: all files run in one process, else each has its own, since a full collection costs what lives;
+-- named: the mode runs only if --mode names it.
 
 local t = require "tests.support"
 
@@ -16,14 +18,10 @@ local kernels = {
   "_registry_values", "_registry_hybrid", "_rnn", "_signals",
 }
 
--- A full collection costs what lives, so files run faster in processes of their own; mode guard keeps one process. The
--- start of a process is slow under the sanitizers.
-local isolate = not t.sanitized
-
 -- Files that hybridize by themselves do the same in modes eager and hybrid. Checked compilations of all gradients take
--- nine minutes under the sanitizers.
+-- nine minutes under the sanitizers, those of all edge numbers ten.
 local function runs_eagerly(path)
-  for _, part in ipairs{"_control", "_graph", "_guard", "_hit_", "_hybrid", "_random_", "_export", "_symbol", "_registry_gradients"} do
+  for _, part in ipairs{"_control", "_graph", "_guard", "_hit_", "_hybrid", "_random_", "_export", "_symbol", "_registry_gradients", "_sizes"} do
     if path:find(part, 1, true) then return false end
   end
   return true
@@ -46,20 +44,20 @@ end
 
 -- The longest modes first, since modes run at the same time.
 local modes = {
-  {name = "gcstress", doc = "a collection at each op", sanitized = makes_boxes, isolate = true, setup = function(pg)
+  {name = "gcstress", doc = "a collection at each op", sanitized = makes_boxes, setup = function(pg)
     pg.testing.gc_stress(true)
   end},
-  {name = "eager", doc = "as a script runs", sanitized = true, isolate = isolate},
-  {name = "hybrid", doc = "blocks hybridized, op calls jitted", sanitized = runs_eagerly, isolate = isolate, setup = hybrid,
+  {name = "eager", doc = "as a script runs", sanitized = true},
+  {name = "hybrid", doc = "blocks hybridized, op calls jitted", sanitized = runs_eagerly, setup = hybrid,
    env = {PERIGEE_VERIFY_PLANS = "1"}},
-  {name = "nofuse", doc = "hybrid without any pass", isolate = isolate, setup = hybrid,
+  {name = "nofuse", doc = "hybrid without any pass", setup = hybrid,
    env = {PERIGEE_DISABLE_PASSES = "all", PERIGEE_VERIFY_PLANS = "1"}},
-  {name = "roundtrip", doc = "hybrid, every graph through the files of an export", isolate = isolate,
+  {name = "roundtrip", doc = "hybrid, every graph through the files of an export",
    env = {PERIGEE_VERIFY_PLANS = "1"}, setup = function(pg)
     hybrid(pg)
     pg.testing.roundtrip_all(true)
   end},
-  {name = "device", doc = "on a device that works late, in memory that the host cannot read", isolate = isolate,
+  {name = "device", doc = "on a device that works late, in memory that the host cannot read",
    files = {"_autograd%.", "_control", "_extensions", "_fixtures_ops", "_norm%.", "_reduce%.", "_registry_hybrid"},
    env = {PERIGEE_TEST_DEVICE = "full", PERIGEE_VERIFY_PLANS = "1"},
    setup = function(pg)
@@ -71,8 +69,8 @@ local modes = {
    setup = function(pg)
     require("tests.support").way = function(f) return function() return pg.testing.interpret(f) end end
   end},
-  {name = "guard", doc = "canaries around buffers", env = {PERIGEE_GUARD = "1"}},
-  {name = "winograd", doc = "all convolutions of 3 x 3 by Winograd's algorithm", isolate = isolate,
+  {name = "guard", doc = "canaries around buffers", together = true, env = {PERIGEE_GUARD = "1"}},
+  {name = "winograd", doc = "all convolutions of 3 x 3 by Winograd's algorithm",
    files = {"_conv%.", "_gluon", "_jobs_training", "_layers"},
    env = {PERIGEE_CONV = "winograd", PERIGEE_VERIFY_PLANS = "1"}, setup = hybrid},
   with_isa "avx2", with_isa "sse4", with_isa "sse2",
@@ -80,7 +78,6 @@ local modes = {
 
 -- The modes on the CUDA device; `more` files besides those of cuda_host.
 local function on_cuda(mode, more)
-  mode.isolate = isolate
   mode.files = {"test_attention_op", "test_autograd%.", "test_control%.", "test_conv%.", "test_ctc%.", "test_cuda_",
                 "test_distance%.", "test_fft%.", "test_fixtures_ops", "test_index%.", "test_indexing%.",
                 "test_linalg_factor", "test_nn%.", "test_norm%.", "test_optim_ops", "test_random%.", "test_reduce%.",

@@ -1,9 +1,8 @@
--- Runs tests/lua in one or all modes: build/perigee tests/run.lua [--mode=M] [--file=PATH] [--isolate] [--jobs=N]
--- [--times] [--all] [pattern]. With another LuaJIT: LUA_CPATH='build/?.so' luajit tests/run.lua --program=build/perigee …,
+-- Runs tests/lua in one or all modes: build/perigee tests/run.lua [--mode=M] [--file=PATH] [--jobs=N] [--times]
+-- [--all] [pattern]. With another LuaJIT: LUA_CPATH='build/?.so' luajit tests/run.lua --program=build/perigee …,
 -- where --program names the program under test. pattern is a Lua pattern for "tests/lua/test_file.lua: test name".
--- --isolate runs every file in its own process, as most modes do. --times prints the processor time of each file, and of
--- each test that takes more than half a second. --all runs all files and cases in modes that run a
--- sample.
+-- --times prints the processor time of each file, and of each test that takes more than half a second. --all runs all
+-- files and cases in modes that run a sample.
 -- --jobs: the number of modes (or files) that run at once; default one per processor, at most 4.
 local root = (arg[0]:match("^(.*)/tests/run%.lua$")) or (arg[0]:match("^tests/run%.lua$") and ".") or ".."
 package.path = root .. "/?.lua;" .. package.path
@@ -12,7 +11,7 @@ local modes = require "tests.modes"
 local program = arg[-1] or "build/perigee"
 io.stdout:setvbuf("line")
 
-local known = {mode = true, file = true, isolate = true, jobs = true, times = true, all = true, program = true}
+local known = {mode = true, file = true, jobs = true, times = true, all = true, program = true}
 local opts = {}
 for _, a in ipairs(arg) do
   local key, value = a:match("^%-%-(%w+)=?(.*)$")
@@ -211,7 +210,7 @@ local function run_children()
   local sums, total = {}, new_sum()
   for _, mode in ipairs(order) do
     sums[mode] = new_sum()
-    for _, file in ipairs(opts.file and {opts.file} or (opts.isolate or mode.isolate) and files_of(mode) or {false}) do
+    for _, file in ipairs(opts.file and {opts.file} or mode.together and {false} or files_of(mode)) do
       local run = {mode = mode, sum = sums[mode], report = t.tmp("report" .. #runs + 1)}
       run.command = command_of(mode, (file and "--file=" .. quote(file) .. " " or "") .. pass_on(), run.report)
       t.write(run.report, "")
@@ -233,6 +232,6 @@ local function run_children()
 end
 
 local mode = opts.mode and find_mode(opts.mode)
-local ready = mode and (opts.file or not (opts.isolate or mode.isolate)) and os.getenv("PERIGEE_TEST_DEVICE_SEED")
+local ready = mode and (opts.file or mode.together) and os.getenv("PERIGEE_TEST_DEVICE_SEED")
 for k, v in pairs(mode and mode.env or {}) do ready = ready and os.getenv(k) == v end
 if ready then run_files(mode) else run_children() end

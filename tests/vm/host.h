@@ -33,9 +33,12 @@ struct LimitedHost {
 
   perigee_status run(const std::string& text) { return perigee_run(state, text.data(), text.size(), "host.lua"); }
   static std::string message() { return perigee_last_error()->message; }
-  // Whether the state computes as it should.
+  // Whether the state computes as it should. Other processes may take the time of a call.
   bool works() {
-    return run("local pg = require 'perigee' assert((pg.ones(3, 4) * 2):sum():item() == 24)") == PERIGEE_OK;
+    perigee_status status = PERIGEE_BUDGET_EXCEEDED;
+    for (int tries = 0; tries < 5 && status == PERIGEE_BUDGET_EXCEEDED; ++tries)
+      status = run("local pg = require 'perigee' assert((pg.ones(3, 4) * 2):sum():item() == 24)");
+    return status == PERIGEE_OK;
   }
 };
 
