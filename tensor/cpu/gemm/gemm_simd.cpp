@@ -65,6 +65,35 @@ void pack_block(const Operand<T>& from, int64_t count, int64_t depth, T* to) {
     pack_panel<kWidth>(from.at(i, 0), std::min(kWidth, count - i), depth, to);
 }
 
+// What will be packed next, fetched while tiles are computed.
+template <class T>
+class Ahead {
+ public:
+  Ahead() = default;
+  // `width` rows of an operand and `depth` of its columns.
+  Ahead(const Operand<T>& from, int64_t width, int64_t depth)
+      : data_(reinterpret_cast<const char*>(from.data)),
+        stride_((from.row == 1 ? from.col : from.row) * int64_t(sizeof(T))),
+        runs_(from.row == 1 ? depth : width),
+        lines_(((from.row == 1 ? width : depth) * int64_t(sizeof(T)) + kLine - 1) / kLine) {}
+
+  bool done() const { return line_ == lines_; }
+
+  // The next lines, at most `most`: one of each run.
+  Fetch take(int64_t most) {
+    if (done() || most == 0) return {};
+    const Fetch out{data_ + run_ * stride_ + line_ * kLine, stride_, std::min(most, runs_ - run_)};
+    run_ += out.lines;
+    if (run_ == runs_) run_ = 0, ++line_;
+    return out;
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  const char* data_ = nullptr;
+  int64_t stride_ = 0, runs_ = 0, lines_ = 0, run_ = 0, line_ = 0;
+};
+
 // Panels of kCols columns, `panel` elements apart. The rows of each are `row` elements apart.
 template <class T>
 struct Panels {
@@ -80,12 +109,20 @@ struct Rows {
   const T* packed;
 };
 
-// Multiplies rows of a by panels of b.
+// Multiplies rows of a by panels of b. `to_pack`: b where the panels are packed first, each just before its use.
+// Fetches the next panel of it, and then what is ahead.
 template <class T>
-void multiply_blocks(int64_t m, int64_t n, int64_t depth, const Rows<T>& a, const Panels<T>& b, T* c, int64_t ldc,
-                     bool adds) {
+void multiply_blocks(int64_t m, int64_t n, int64_t depth, const Rows<T>& a, const Panels<T>& b,
+                     const Operand<T>* to_pack, T* packed, T* c, int64_t ldc, bool adds, Ahead<T>& ahead) {
   Poller poll;
   for (int64_t j = 0; j < n; j += kCols<T>, poll(m * depth)) {
+    Ahead<T> panel;
+    if (to_pack) {
+      pack_panel<kCols<T>>(to_pack->at(j, 0), std::min(kCols<T>, n - j), depth, packed + j * depth);
+      const int64_t next = std::min(kCols<T>, n - j - kCols<T>);
+      if (next > 0) panel = Ahead<T>(to_pack->at(j + kCols<T>, 0), next, depth);
+    }
+    const auto fetch = [&] { return (panel.done() ? ahead : panel).take(depth / kFetchSteps); };
     Tile<T> tile{.depth = depth,
                  .a_row = a.row,
                  .a_step = 1,
@@ -99,11 +136,13 @@ void multiply_blocks(int64_t m, int64_t n, int64_t depth, const Rows<T>& a, cons
                  .adds = adds};
     for (int64_t i = 0; i < a.direct; i += kRows) {
       tile.a = a.stored + i * a.row, tile.c = c + i * ldc + j;
+      tile.fetch = fetch();
       multiply_tile<T, kRows, false>(tile);
     }
     for (int64_t i = a.direct; i < m; i += kRows) {
       tile.a = a.packed + (i - a.direct) * depth, tile.c = c + i * ldc + j;
       tile.rows = std::min<int64_t>(kRows, m - i);
+      tile.fetch = fetch();
       multiply_rows(tile);
     }
   }
@@ -137,7 +176,7 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<
     for (int64_t l = 0; l < k; l += kDepth) {
       const int64_t depth = std::min(kDepth, k - l);
       const T* panels = b.packed ? b.packed + l * b.columns + (b.first + j) * depth : packed_b;
-      if (!b.packed) pack_block<kCols<T>>(b.stored.at(j + whole, l), cols - whole, depth, packed_b);
+      const Operand<T> unpacked = b.stored.at(j + whole, l);
       for (int64_t i = 0; i < m; i += kBlockRows) {
         poll_kernel();  // one that sees the request where multiply_blocks has little work
         const int64_t count = std::min(kBlockRows, m - i);
@@ -145,10 +184,15 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<
         const Rows<T> rows{block.data, block.row, direct ? count / kRows * kRows : 0, packed_a};
         T* to = c + i * ldc + j;
         pack_block<kRows>(block.at(rows.direct, 0), count - rows.direct, depth, packed_a);
-        multiply_blocks(count, whole, depth, rows, {b.stored.at(j, l).data, b.stored.col, kCols<T>}, to, ldc,
-                        adds || l > 0);
-        multiply_blocks(count, cols - whole, depth, rows, {panels, kCols<T>, kCols<T> * depth}, to + whole, ldc,
-                        adds || l > 0);
+        Ahead<T> ahead;
+        if (i + count < m)
+          ahead = {a.at(i + count, l), std::min(kBlockRows, m - i - count), depth};
+        else if (l + depth < k)
+          ahead = {a.at(0, l + depth), std::min(kBlockRows, m), std::min(kDepth, k - l - depth)};
+        multiply_blocks<T>(count, whole, depth, rows, {b.stored.at(j, l).data, b.stored.col, kCols<T>}, nullptr,
+                           nullptr, to, ldc, adds || l > 0, ahead);
+        multiply_blocks<T>(count, cols - whole, depth, rows, {panels, kCols<T>, kCols<T> * depth},
+                           i == 0 && !b.packed ? &unpacked : nullptr, packed_b, to + whole, ldc, adds || l > 0, ahead);
       }
     }
   }

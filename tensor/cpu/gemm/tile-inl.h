@@ -67,6 +67,15 @@ void pack_rows(const T* from, int64_t stride, int64_t depth, T* to, int64_t ld) 
     for (int64_t i = 0; i < kRows; ++i) to[l * ld + i] = from[i * stride + l];
 }
 
+// Lines of memory, `stride` bytes apart, to be brought into the second-level cache. Hardware does not see that they
+// will be read: it neither follows steps of a page nor looks beyond one.
+struct Fetch {
+  const char* first = nullptr;
+  int64_t stride = 0, lines = 0;
+};
+
+constexpr int64_t kFetchSteps = 4;  // of a tile's depth per line that it fetches
+
 template <class T>
 struct Tile {
   int64_t depth;
@@ -76,6 +85,7 @@ struct Tile {
   T* c;
   int64_t ldc, rows, cols;  // rows and columns of c, at most kRows x kCols
   bool adds;                // adds to c instead of overwriting it
+  Fetch fetch = {};         // what later tiles read; at most depth / kFetchSteps lines
 };
 
 // Computes R rows of a tile. Reads kRows rows of a, also where p.rows is less.
@@ -94,7 +104,7 @@ void multiply_tile(const Tile<T>& p) {
     for (int j = 0; j < kVectors; ++j) __builtin_prefetch(p.c + i * p.ldc + j * kLanes, 1);
   const T *a = p.a, *b = p.b;
   const int64_t a_row = kPackedA ? 1 : p.a_row;
-  for (int64_t l = 0; l < p.depth; ++l, a += kPackedA ? kRows : p.a_step, b += p.b_row) {
+  const auto step = [&]() HWY_ATTR {
     V bv[kVectors];
     PERIGEE_UNROLL
     for (int j = 0; j < kVectors; ++j) bv[j] = hn::LoadU(d, b + j * kLanes);
@@ -104,7 +114,16 @@ void multiply_tile(const Tile<T>& p) {
       PERIGEE_UNROLL
       for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
     }
+    a += kPackedA ? kRows : p.a_step, b += p.b_row;
+  };
+  int64_t l = 0;
+  const char* line = p.fetch.first;
+  for (const int64_t fetching = p.fetch.lines * kFetchSteps; l < fetching; l += kFetchSteps, line += p.fetch.stride) {
+    __builtin_prefetch(line, 0, 2);
+    PERIGEE_UNROLL
+    for (int64_t s = 0; s < kFetchSteps; ++s) step();
   }
+  for (; l < p.depth; ++l) step();
   PERIGEE_UNROLL
   for (int i = 0; i < R; ++i) {
     if (i >= p.rows) continue;
