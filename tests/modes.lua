@@ -4,8 +4,6 @@
 -- together: all files run in one process, else each has its own, since a full collection costs what lives;
 -- named: the mode runs only if --mode names it.
 
-local t = require "tests.support"
-
 -- Blocks run hybridized and op calls jitted.
 local function hybrid(pg)
   pg.testing.hybridize_all(true)
