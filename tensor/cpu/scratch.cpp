@@ -8,14 +8,7 @@ namespace {
 
 constexpr size_t kAlign = 64;
 constexpr size_t kKeepBytes = size_t(32) << 20;
-constexpr int kPatience = 64;  // uses in a row that need less than half of a block above kKeepBytes, before it is freed
-
-// Memory of its own for each use lets AddressSanitizer find what is written past the end or used too late.
-#ifdef __SANITIZE_ADDRESS__
-constexpr bool kKeeps = false;
-#else
-constexpr bool kKeeps = true;
-#endif
+constexpr int kPatience = 64;  // a block above kKeepBytes is freed after so many uses in a row that need less than half
 
 // One block. A use of the stack, from empty to empty, may need more than the block has; what does not fit is allocated
 // for its scope, and the next use has a larger block, up to kKeepBytes. Trivial, so that a kernel may still use it in a
@@ -29,7 +22,7 @@ struct Stack {
   void begin_use(size_t bytes) {
     if (most > size && most <= kKeepBytes) bytes = std::max(bytes, most);
     most = 0;
-    if (bytes <= size || !kKeeps) return;
+    if (bytes <= size || !kKeepsScratch) return;
     release();
     block = static_cast<char*>(::operator new(bytes, std::align_val_t(kAlign), std::nothrow));
     if (block) size = bytes;
@@ -65,7 +58,7 @@ ScratchBytes::ScratchBytes(Bytes bytes) : size_((bytes.count() + kAlign - 1) / k
     tls_release.armed = true;  // constructs it
     stack.begin_use(size_);
   }
-  own_ = stack.size - stack.used < size_;
+  own_ = stack.used + size_ > stack.size;
   data_ = own_ ? static_cast<char*>(::operator new(size_, std::align_val_t(kAlign))) : stack.block + stack.used;
   if (!own_) stack.used += size_;
   stack.live += size_;

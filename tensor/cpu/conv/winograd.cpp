@@ -162,8 +162,8 @@ void Winograd::transform_output(const Block& block, int64_t begin, int64_t end, 
 void Winograd::run(const float* a, const float* b, const void* packed, const float* bias, bool relu, float* out) const {
   if (part_ == ConvPart::kWeightGradient) return weight_gradient(a, b, out);
   if (packed) return convolve(a, static_cast<const float*>(packed), {0, panels()}, bias, relu, out);
-  const int64_t panel = t_ * t_ * s_.ic * kWinogradColumns;
-  const int64_t groups = ceil_div(panels(), std::max<int64_t>(1, kUnpackedBytes / panel));
+  const int64_t panel = t_ * t_ * s_.ic * kWinogradColumns, panel_bytes = panel * int64_t(sizeof(float));
+  const int64_t groups = ceil_div(panels(), std::max<int64_t>(1, kUnpackedBytes / panel_bytes));
   for (int64_t g = 0; g < groups; ++g) {
     const int64_t first = g * panels() / groups, count = (g + 1) * panels() / groups - first;
     const Scratch<float> u(count * panel);

@@ -65,7 +65,7 @@ void pack_block(const Operand<T>& from, int64_t count, int64_t depth, T* to) {
     pack_panel<kWidth>(from.at(i, 0), std::min(kWidth, count - i), depth, to);
 }
 
-// What will be packed next, fetched while tiles are computed.
+// What is read next, fetched while tiles are computed.
 template <class T>
 class Ahead {
  public:
@@ -109,20 +109,21 @@ struct Rows {
   const T* packed;
 };
 
-// Multiplies rows of a by panels of b. `to_pack`: b where the panels are packed first, each just before its use.
-// Fetches the next panel of it, and then what is ahead.
+// Multiplies rows of a by panels of b. If `to_pack` is set, it is b as it is stored, and each panel is packed just
+// before its use, into `packed`, where the panels are. Fetches the next panel that will be packed, and then what is
+// ahead.
 template <class T>
 void multiply_blocks(int64_t m, int64_t n, int64_t depth, const Rows<T>& a, const Panels<T>& b,
                      const Operand<T>* to_pack, T* packed, T* c, int64_t ldc, bool adds, Ahead<T>& ahead) {
   Poller poll;
-  for (int64_t j = 0; j < n; j += kCols<T>, poll(m * depth)) {
+  for (int64_t j = 0; j < n; j += kCols<T>, poll((m + (to_pack ? kCols<T> : 0)) * depth)) {
     Ahead<T> panel;
     if (to_pack) {
       pack_panel<kCols<T>>(to_pack->at(j, 0), std::min(kCols<T>, n - j), depth, packed + j * depth);
       const int64_t next = std::min(kCols<T>, n - j - kCols<T>);
       if (next > 0) panel = Ahead<T>(to_pack->at(j + kCols<T>, 0), next, depth);
     }
-    const auto fetch = [&] { return (panel.done() ? ahead : panel).take(depth / kFetchSteps); };
+    const auto fetch = [&] { return (panel.done() ? ahead : panel).take(kFetches ? depth / kFetchSteps : 0); };
     Tile<T> tile{.depth = depth,
                  .a_row = a.row,
                  .a_step = 1,

@@ -74,7 +74,10 @@ struct Fetch {
   int64_t stride = 0, lines = 0;
 };
 
-constexpr int64_t kFetchSteps = 4;  // of a tile's depth per line that it fetches
+// A tile fetches a line every so many steps of its depth; not where a loop of so many steps needs more registers than
+// there are.
+constexpr int64_t kFetchSteps = 4;
+constexpr bool kFetches = HWY_TARGET <= HWY_AVX2;
 
 template <class T>
 struct Tile {
@@ -117,11 +120,13 @@ void multiply_tile(const Tile<T>& p) {
     a += kPackedA ? kRows : p.a_step, b += p.b_row;
   };
   int64_t l = 0;
-  const char* line = p.fetch.first;
-  for (const int64_t fetching = p.fetch.lines * kFetchSteps; l < fetching; l += kFetchSteps, line += p.fetch.stride) {
-    __builtin_prefetch(line, 0, 2);
-    PERIGEE_UNROLL
-    for (int64_t s = 0; s < kFetchSteps; ++s) step();
+  if constexpr (kFetches) {
+    const char* line = p.fetch.first;
+    for (const int64_t fetching = p.fetch.lines * kFetchSteps; l < fetching; l += kFetchSteps, line += p.fetch.stride) {
+      __builtin_prefetch(line, 0, 2);
+      PERIGEE_UNROLL
+      for (int64_t s = 0; s < kFetchSteps; ++s) step();
+    }
   }
   for (; l < p.depth; ++l) step();
   PERIGEE_UNROLL
