@@ -11,7 +11,7 @@
 namespace {
 
 perigee_job* start(LimitedHost& host, const std::string& body) {
-  REQUIRE(host.run("function work() " + body + " end") == PERIGEE_OK);
+  REQUIRE(host.completes("function work() " + body + " end"));
   perigee_job* job = nullptr;
   REQUIRE(perigee_job_start(host.state, "work", nullptr, 0, &job) == PERIGEE_OK);
   return job;
