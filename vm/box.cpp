@@ -179,11 +179,14 @@ void enter_scope(lua_State* L, State& state, int i, size_t below) {
   }
 }
 
-void push_results(lua_State* L, State& state, Values& values) {
+void push_results(lua_State* L, State& state, Values& values, int share) {
   if (values.size() > size_t(INT_MAX) - 2 || !lua_checkstack(L, int(values.size()) + 2))
     throw Error(fmt::format("a call cannot return {} tensors, more than Lua's stack has room for; stack them into one",
                             values.size()));
-  for (Value& v : values) push_box(L, state, std::move(v));
+  for (Value& v : values) {
+    const int64_t bytes = push_box(L, state, std::move(v)).bytes;
+    state.pending_bytes -= bytes - bytes / share;
+  }
 }
 
 void set_value(Box& box, Value value) {

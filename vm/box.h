@@ -35,7 +35,9 @@ void require_value(lua_State* L, Box& box, int i, const char* op, const char* na
 
 // Pushes a new box. May run the collector (see State::relieve_pressure).
 Box& push_box(lua_State* L, State& state, Value value);
-void push_results(lua_State* L, State& state, Values& values);
+
+// Pushes boxes of all values. A `share` of their bytes counts for the time of the next collection: one in so many.
+void push_results(lua_State* L, State& state, Values& values, int share = 1);
 
 // leave_scope removes the box from its pg.scope. enter_scope adds the box at stack index i to the innermost running
 // scope of the first `below` scopes.
