@@ -57,21 +57,40 @@ function Terminal:settle()
   end
 end
 
--- Waits until the last line is an empty prompt.
-function Terminal:wait_for_prompt()
-  for _ = 1, 1200 do
-    if ("\n" .. self:screen()):find("\n>>?\n$") then return end
+-- Whether the program reads keys: then its terminal passes on each key instead of lines.
+function Terminal:is_reading()
+  self.tty = self.tty or self:tmux("display-message -p '#{pane_tty}'"):gsub("%s", "")
+  local settings = t.shell("stty -a < " .. self.tty)
+  return settings:find("-icanon", 1, true) ~= nil
+end
+
+-- Waits until condition() holds. The limit ends a test that hangs; no program here takes a minute.
+local function wait_for(condition)
+  for _ = 1, 6000 do
+    if condition() then return end
     pause(0.05)
   end
 end
 
--- Types texts; those in <> are keys of tmux, or pasted by the terminal as <paste …>. After <Enter> there must be a prompt; <Enter!> does not wait for it.
+-- Waits until keys are read and the last line is an empty prompt, on a screen other than `before`.
+function Terminal:wait_for_prompt(before)
+  wait_for(function()
+    local now = self:screen()
+    return now ~= before and ("\n" .. now):find("\n>>?\n$") and self:is_reading()
+  end)
+end
+
+-- Types texts; those in <> are keys of tmux, or pasted by the terminal as <paste …>. After <Enter> there must be a
+-- prompt; after <Enter!> the program must run.
 function Terminal:type(...)
   for _, text in ipairs{...} do
     local key, pasted = text:match("^<(.-)!?>$"), text:match("^<paste (.*)>$")
+    local before = self:screen()
     if pasted then self:tmux("set-buffer -- " .. quote(pasted) .. " \\; paste-buffer -p -d")
     else self:tmux(key and "send-keys " .. key or "send-keys -l -- " .. quote(text)) end
-    if text == "<Enter>" or pasted and pasted:find("\n$") then self:wait_for_prompt() else self:settle() end
+    if text == "<Enter>" or pasted and pasted:find("\n$") then self:wait_for_prompt(before)
+    elseif text == "<Enter!>" then wait_for(function() return not self:is_reading() end)
+    else self:settle() end
   end
 end
 
