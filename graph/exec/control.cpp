@@ -285,7 +285,13 @@ class LoopRun {
       c.now = to_result ? c.result : c.other;
       body_.bind_output(flag_ + k, to_result ? c.result : c.other);
     }
-    for (size_t k = 0; k < rows_.size(); ++k) body_.bind_output(flag_ + carries_.size() + k, rows_[k].row(row));
+    for (size_t k = 0; k < rows_.size(); ++k) {
+      const size_t output = flag_ + carries_.size() + k;
+      char* const memory = rows_[k].row(row);
+      body_.bind_output(output, memory);
+      if (const int32_t carry = body_.plan().outputs[output].same_as; carry >= 0)
+        carries_[size_t(carry) - flag_].now = memory;
+    }
     body_(uint64_t(row + 1));
   }
 

@@ -69,8 +69,12 @@ void Execution::record_loop(const Step& step) {
     body.bind_input(k - first + 1, in(step, k).data);
   for (size_t k = 1 + carries; k < size_t(step.out_count); ++k) {
     const size_t output = flag + k - 1, bytes = body.output(output).bytes.count();
-    written.push_back({out(step, k).data, body.scratch(control.rows[slices + k - 1 - carries]), bytes});
-    body.bind_output(output, const_cast<void*>(written.back().from));
+    if (const int32_t carry = body.plan().outputs[output].same_as; carry >= 0) {
+      written.push_back({out(step, k).data, carried[size_t(carry) - flag].from, bytes});
+    } else {
+      written.push_back({out(step, k).data, body.scratch(control.rows[slices + k - 1 - carries]), bytes});
+      body.bind_output(output, const_cast<void*>(written.back().from));
+    }
     if (bytes > 0 && (form.counted || form.conditional))
       table.clear(device.index, stream_, written.back().to, size_t(form.limit) * bytes);
   }

@@ -153,15 +153,22 @@ class Planner : Lowering {
     std::vector<int32_t> places(values_.size(), -1);  // by value: its position among the outputs
     for (int32_t v : outputs) {
       int32_t& place = places[size_t(v)];
-      if (plan_->options.body || place < 0) {
-        place = int32_t(plan_->outputs.size());
-        plan_->outputs.push_back(output_of(v));
-      } else {
+      if (place >= 0 && (!plan_->options.body || is_carried_row(place))) {
         PlanOutput same = plan_->outputs[size_t(place)];
         same.same_as = place;
         plan_->outputs.push_back(std::move(same));
+        if (plan_->options.body) place = -1;
+      } else {
+        place = int32_t(plan_->outputs.size());
+        plan_->outputs.push_back(output_of(v));
       }
     }
+  }
+  // Whether the next output, which has the value of output `place`, is a row and can be in the memory of that carry.
+  bool is_carried_row(int32_t place) const {
+    const PlanOptions& o = plan_->options;
+    const bool carried = place >= o.first_carry && place < o.first_row && int32_t(plan_->outputs.size()) >= o.first_row;
+    return carried && plan_->storages[size_t(plan_->outputs[size_t(place)].storage)].donor < 0;
   }
   // Views of inputs and constants share the memory of these, as in eager mode. Of the program's own memory only whole
   // arrays are returned.
