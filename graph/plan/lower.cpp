@@ -326,9 +326,11 @@ void Lowering::prepare(Draft& step, PrepareFn make) {
   step.scratch = {add_scratch(layout(step.out[0]).type.device, Bytes(step.prepared->scratch_bytes))};
 }
 bool Lowering::may_last(int32_t value) {
-  const Storage::Kind kind = storage_of(value).kind;
-  const bool lasts = kind == Storage::kInput || kind == Storage::kConstant || storage_of(value).lasts;
-  return lasts && layout(value).contiguous;
+  const Storage& s = storage_of(value);
+  const auto changes = [&](const Replacement& r) { return r.input == s.index; };
+  const auto& replaced = plan_->options.replacements;
+  const bool given = s.kind == Storage::kInput && std::none_of(replaced.begin(), replaced.end(), changes);
+  return (given || s.kind == Storage::kConstant || s.lasts) && layout(value).contiguous;
 }
 
 bool Lowering::view_values(const Node& node, int32_t input, std::vector<int32_t>& out) {

@@ -289,16 +289,17 @@ void parallel_products(int64_t parts, int64_t macs, FunctionRef<void(int64_t beg
   parallel_for(parts, macs < kWorthWaking ? 1 : 0, body);
 }
 
-std::optional<ProductGrid> linear_grid(int64_t m, int64_t n, int64_t k) {
+std::optional<ProductGrid> linear_grid(int64_t m, int64_t n, int64_t k, bool trains) {
   const int64_t macs = m * n * k;
   if (isa() < Isa::kAvx512 || m < 16 || n <= kGemvMaxRows || macs < 100000) return {};
   const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const int64_t blocks = macs < 2 * kMacsPerTask ? 1 : macs < 64 * kMacsPerTask ? 2 : 4;  // that are worth a thread
+  const bool by_columns = trains && n >= m;
+  const int64_t row_blocks = by_columns ? ceil_div(blocks, ceil_div(n, 64)) : std::min<int64_t>(blocks, 2);
   ProductGrid g{};
-  g.row_blocks =
-      m > kGridRows ? ceil_div(m, 4 * kGridRows) * 4 : std::clamp<int64_t>(std::min<int64_t>(blocks, 2), 1, m / 16);
+  g.row_blocks = m > kGridRows ? ceil_div(m, 4 * kGridRows) * 4 : std::clamp<int64_t>(row_blocks, 1, m / 16);
   g.rows = ceil_div(ceil_div(m, g.row_blocks), 16) * 16;
-  g.column_blocks = std::clamp<int64_t>(ceil_div(blocks, g.row_blocks), 1, ceil_div(n, 128));
+  g.column_blocks = std::clamp<int64_t>(ceil_div(blocks, g.row_blocks), 1, ceil_div(n, by_columns ? 64 : 128));
   g.columns = ceil_div(ceil_div(n, g.column_blocks), 64) * 64;
   g.row_blocks = ceil_div(m, g.rows), g.column_blocks = ceil_div(n, g.columns);
   if (g.rows * g.columns > kOneDnnMacsPerCall / k) return {};

@@ -135,7 +135,7 @@ void Finish::operator()(std::span<const View> out) const {
 
 std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool bias, bool packs,
                                                      const Finish& finish) {
-  const auto grid = linear_grid(m, n, k);
+  const auto grid = linear_grid(m, n, k, !packs);
   if (!grid) return std::make_unique<OwnProduct>(true, m, n, k, packs, finish);
   auto kernel = std::make_unique<PreparedGrid>(*grid, m, n, k, bias, packs, finish);
   if (!kernel->ready()) return nullptr;
