@@ -79,9 +79,11 @@ class Commit {
     }
     return any;
   }
-  // Returns the input of the plan whose memory output i of a step may take, or -1.
+  // Returns the input of the plan whose memory output i of a step may take, or -1. A body that returns a value twice
+  // copies it, and copies come before the section.
   int32_t rewritten(const Draft& d, size_t i) const {
     if (d.control) return -1;
+    if (plan_.options.body && std::count(outputs_.begin(), outputs_.end(), d.out[i]) > 1) return -1;
     if (d.fused) return replaced_by(d, i);
     const size_t at = rewritten_input(*d.op, d.in.size(), i);
     if (at >= d.in.size() || d.in[at] < 0 || size_t(d.in[at]) >= plan_.input_types.size()) return -1;

@@ -288,6 +288,54 @@ end)
 
 -- Export -----------------------------------------------------------------------------------------------------------------------
 
+-- A result that is returned twice -----------------------------------------------------------------------------------------------
+
+local first = int{1}
+local function add_first(s, x) return s:index_add(1, first, x:narrow(1, 1, 1)) end
+local twice = {
+  ["a carry as a row"] = function(i) return pg.foreach(function(x, s) s = s * 0.5 + x return s, s end, i.xs, i.h) end,
+  ["a carry as two rows"] = function(i)
+    local rows, s = pg.foreach(function(x, s) s = s * 0.5 + x return {s, s}, s end, i.xs, i.h)
+    return rows[1], rows[2], s
+  end,
+  ["a carry written in place as a row"] = function(i)
+    return pg.foreach(function(x, s) s = add_first(s, x) return s, s end, i.xs, i.h)
+  end,
+  ["an outer tensor with an element assigned as a row"] = function(i)
+    local s = i.h * 1
+    return pg.foreach(function(x, u) s[1] = x[1] return s, u + s end, i.xs, i.h)
+  end,
+  ["carries that change places, one written in place"] = function(i)
+    local rows, s = pg.foreach(function(x, s) return s[1], {add_first(s[2], x), s[1]} end, i.xs, {i.h, i.h * 2})
+    return rows, s[1], s[2]
+  end,
+  ["rows of a loop that ends early"] = function(i)
+    local rows, s = pg.while_loop(function(n) return n:lt(3) end, function(n, s)
+      s = add_first(s, i.h + 1)
+      return s, {n + 1, s}
+    end, {pg.tensor(0), i.h}, {max_iterations = 5})
+    return rows, s[2]
+  end,
+  ["both results of a branch"] = function(i)
+    return pg.cond(i.h:sum():gt(-100), function() local s = add_first(i.h, i.h) return s, s end, function() return i.h, i.h end)
+  end,
+}
+for name, f in pairs(twice) do
+  each(name .. " is one value", function(wrap)
+    local function all(i) return {f(i)} end
+    local inputs = {xs = pg.tensor{{1, 2, 3}, {10, 20, 30}, {100, 200, 300}}, h = pg.tensor{0.5, 1, 2}}
+    local expected, run = pg.debug(all, inputs), wrap(all)
+    for _ = 1, 2 do
+      local got = run(inputs)
+      got = type(got) == "table" and got or {got}
+      t.equal(#got, #expected)
+      for k, y in ipairs(expected) do t.equal(got[k], y) end
+      got[#got]:fill_(7)
+      if #got > 1 then t.equal(got[1], expected[1]) end
+    end
+  end)
+end
+
 local exported = {
   cond = function(v) return pg.cond(v[1]:sum():gt(0), function() return v[1] * 2 end, function() return v[2] end) end,
   foreach = function(v)

@@ -64,7 +64,7 @@ function Terminal:is_reading()
   return settings:find("-icanon", 1, true) ~= nil
 end
 
--- Waits until condition() holds. The limit ends a test that hangs; no program here takes a minute.
+-- Waits until condition() holds. The limit ends a test that hangs, and the screens then differ.
 local function wait_for(condition)
   for _ = 1, 6000 do
     if condition() then return end
