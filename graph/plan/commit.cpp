@@ -79,8 +79,8 @@ class Commit {
     }
     return any;
   }
-  // Returns the input of the plan whose memory output i of a step may take, or -1. A body that returns a value twice
-  // copies it, and copies come before the section.
+  // Returns the input of the plan whose memory output i of a step may take, or -1. A value that a body
+  // returns twice is copied, before the section, or is in other memory than its input.
   int32_t rewritten(const Draft& d, size_t i) const {
     if (d.control) return -1;
     if (plan_.options.body && std::count(outputs_.begin(), outputs_.end(), d.out[i]) > 1) return -1;

@@ -167,8 +167,7 @@ class Planner : Lowering {
   // Whether the next output, which has the value of output `place`, is a row and can be in the memory of that carry.
   bool is_carried_row(int32_t place) const {
     const PlanOptions& o = plan_->options;
-    const bool carried = place >= o.first_carry && place < o.first_row && int32_t(plan_->outputs.size()) >= o.first_row;
-    return carried && plan_->storages[size_t(plan_->outputs[size_t(place)].storage)].donor < 0;
+    return place >= o.first_carry && place < o.first_row && int32_t(plan_->outputs.size()) >= o.first_row;
   }
   // Views of inputs and constants share the memory of these, as in eager mode. Of the program's own memory only whole
   // arrays are returned.
