@@ -232,6 +232,28 @@ t.test("large results are those of their parts", function()
 end)
 
 -- The memory of b takes w, whose elements have another size.
+t.test("fused ops read views with gaps in place", function()
+  local function cell(i, f, g, o, c)
+    local state = f:sigmoid() * c + i:sigmoid() * g:tanh()
+    return {o:sigmoid() * state:tanh(), state}
+  end
+  for _, shape in ipairs{{32, 512}, {3, 700}, {40, 130}, {50, 60}, {2, 5, 256}, {1, 4096}} do
+    local wide = {unpack(shape)}
+    wide[#wide] = 4 * wide[#wide]
+    local gates, c, column = pg.rand(unpack(wide)) * 4 - 2, pg.rand(unpack(shape)), pg.rand(shape[#shape - 1], 1)
+    local step = pg.jit(function(x, y) return cell(x:chunk(4, -1)[1], x:chunk(4, -1)[2], x:chunk(4, -1)[3], x:chunk(4, -1)[4], y) end)
+    local scaled = pg.jit(function(x, y, z) return (x:chunk(4, -1)[2] * z + y):exp() end)
+    local summed = pg.jit(function(x, y) return (x:chunk(4, -1)[3] * y):exp():sum(-1) end)
+    local parts = gates:chunk(4, -1)
+    for k = 1, 4 do parts[k] = parts[k]:contiguous() end
+    local expected, results = cell(parts[1], parts[2], parts[3], parts[4], c), step(gates, c)
+    t.check(results[1]:equal(expected[1]) and results[2]:equal(expected[2]), "a cell of " .. table.concat(shape, "x"))
+    t.check(scaled(gates, c, column):equal((parts[2] * column + c):exp()), "a column")
+    t.check(summed(gates, c):equal((parts[3] * c):exp():sum(-1)), "a sum")
+    t.check(scaled(gates, c:transpose(-1, -2):contiguous():transpose(-1, -2), column):equal((parts[2] * column + c):exp()), "a transpose")
+  end
+end)
+
 t.test("a value takes no memory of another one with elements of another size", function()
   local function f(x, y)
     local b, e = (x * 2 + y - x * y):gt(y), x:exp()

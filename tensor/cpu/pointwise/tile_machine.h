@@ -18,8 +18,8 @@ struct TiledBody {
 // Whether the space is small and its operands are read as they are: without threads, tiles and moving addresses.
 bool is_plain(const TiledBody& tiled, const TileLayout& layout);
 
-// `plain`: is_plain of these. `exact`: the layout has the strides of `in`; otherwise inputs with gaps are copied
-// together first.
+// `plain`: is_plain of these. `exact`: the layout has the strides of `in`; otherwise it is that of inputs without gaps,
+// and those with gaps are read as they are or copied together first.
 void run_tiles(const TiledBody& tiled, const TileLayout& layout, bool plain, bool exact, std::span<const View> in,
                std::span<const View> out);
 

@@ -12,6 +12,15 @@ bool all_dense(const TileLayout& layout, std::span<const View> in) {
   return true;
 }
 
+bool same_levels(const TileLayout& a, const TileLayout& b) {
+  for (size_t k = 0; k < a.access.size(); ++k)
+    if (a.level(k) != b.level(k)) return false;
+  return true;
+}
+
+// Smaller spaces are copied together in less time than a layout takes to make.
+constexpr int64_t kWorthALayout = 1 << 11;
+
 }  // namespace
 
 bool is_plain(const TiledBody& t, const TileLayout& layout) {
@@ -28,6 +37,10 @@ bool is_plain(const TiledBody& t, const TileLayout& layout) {
 
 void run_tiles(const TiledBody& t, const TileLayout& layout, bool plain, bool exact, std::span<const View> in,
                std::span<const View> out) {
+  if (!exact && layout.size >= kWorthALayout && !all_dense(layout, in)) {
+    const TileLayout own(t.body.space, in);
+    if (same_levels(own, layout)) return run_tiles(t, own, is_plain(t, own), true, in, out);
+  }
   plain = plain && (layout.size == 1 ||
                     ((exact || all_dense(layout, in)) && (t.program.hazards.empty() || !may_alias(in, out))));
   if (plain) return run_plain(t, layout, in, out);
