@@ -87,3 +87,30 @@ t.test("a product with a right side that lasts follows its changes", function()
     end
   end
 end)
+
+t.test("a linear layer has the same bits in inference, in training, and for any number of threads", function()
+  local threads = pg.get_num_threads()
+  for _, shape in ipairs{{2, 40, 30}, {13, 37, 650}, {16, 128, 784}, {33, 100, 1500}, {64, 64, 64}, {200, 70, 2100}, {1100, 50, 130}} do
+    local m, n, k = unpack(shape)
+    local x, w, b = pg.rand(m, k) - 0.5, pg.rand(n, k) - 0.5, pg.rand(n)
+    local expected = x:linear(w, b)
+    local infer, other = pg.jit(function(v) return v:linear(w, b) end), pg.jit(function(v, u) return v:linear(u, b) end)
+    local trained = w:clone()
+    trained:attach_grad()
+    local train = pg.jit(function(v)
+      local y
+      pg.record(function() y = v:linear(trained, b) return y:sum() end):backward()
+      trained:add_(trained.grad, {alpha = 0})
+      return y
+    end)
+    for count = 1, 2 do
+      pg.set_num_threads(count)
+      for _ = 1, 2 do
+        for name, y in pairs{eager = x:linear(w, b), infer = infer(x), other = other(x, w), train = train(x)} do
+          t.check(y:equal(expected), ("%s, %d threads, %d x %d x %d"):format(name, count, m, n, k))
+        end
+      end
+    end
+  end
+  pg.set_num_threads(threads)
+end)

@@ -7,7 +7,6 @@
 
 #include "tensor/cpu/gemm/gemm_simd.h"
 #include "tensor/cpu/gemm/gemv_simd.h"
-#include "tensor/cpu/isa.h"
 #include "tensor/cpu/onednn/onednn.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/dtype.h"
@@ -39,20 +38,18 @@ struct ContiguousRows {
 
 // How a product is computed. The choice depends on the whole product, not on the part of a thread, so that the bits are
 // the same for any number of threads.
-enum class Path { kRows, kColumns, kPrimitive, kOwn };
+enum class Path { kRows, kColumns, kBlocks };
 
 // Up to this many rows, products with a transposed right side are fastest as dot products of kGemvMaxRows rows at a
 // time.
 constexpr int64_t kDotRows = 12;
-// Rows of a block of a product by the library. More rows do not fit the cache beside the weights.
-constexpr int64_t kGridRows = 256;
 
 Path path_of(const Problem& p, const float*) {
   if (p.m <= kGemvMaxRows || (p.m <= kDotRows && p.trans_b && !p.trans_a)) return Path::kRows;
   if (p.n <= kGemvMaxRows) return Path::kColumns;
-  return p.trans_b && !p.trans_a && linear_grid(p.m, p.n, p.k) ? Path::kPrimitive : Path::kOwn;
+  return Path::kBlocks;
 }
-Path path_of(const Problem&, const double*) { return Path::kOwn; }
+Path path_of(const Problem&, const double*) { return Path::kBlocks; }
 
 // Multiplies at most kGemvMaxRows rows at a time.
 void multiply_rows(const Problem& p, const float* a, const float* b, float* c) {
@@ -90,18 +87,6 @@ struct Block {
   }
 };
 
-// The library's best kernels write dense results, so a block of some of the columns is copied. Returns false, with
-// nothing written, where the library has no such product.
-bool multiply_by_primitive(const Block<float>& part) {
-  const Problem& p = part.p;
-  const bool dense = p.n == p.ldc;
-  const Scratch<float> packed(dense ? 0 : p.m * p.n);
-  float* const c = dense ? part.c : packed;
-  if (!onednn_matmul_f32(p.trans_a, p.trans_b, p.m, p.n, p.k, part.a, p.lda, part.b, p.ldb, c, p.n)) return false;
-  if (!dense) place_columns(p.m, p.n, c, p.ldc, part.c);
-  return true;
-}
-
 // What follows a product: a bias for each column, then relu.
 template <class T>
 struct Epilogue {
@@ -120,25 +105,10 @@ struct Epilogue {
   }
 };
 
-void multiply_blocks(const ProductGrid& grid, const Problem& p, const float* a, const float* b, float* c,
-                     const Epilogue<float>& finish, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; ++i) {
-    poll_kernel();
-    const int64_t row = i / grid.column_blocks * grid.rows, column = i % grid.column_blocks * grid.columns;
-    const Block<float> part(p, a, b, c, row, std::min(grid.rows, p.m - row), column,
-                            std::min(grid.columns, p.n - column));
-    if (!multiply_by_primitive(part))
-      gemm_simd(p.trans_a, p.trans_b, part.p.m, part.p.n, p.k, part.a, p.lda, part.b, p.ldb, part.c, p.ldc);
-    finish(part.p.m, part.p.n, column, p.ldc, part.c);
-  }
-}
-
 void multiply(Path path, const Problem& p, const float* a, const float* b, float* c) {
   if (path == Path::kRows) return multiply_rows(p, a, b, c);
   if (path == Path::kColumns) return multiply_columns(p, a, b, c);
-  if (path == Path::kOwn) return gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc);
-  const ProductGrid grid = *linear_grid(p.m, p.n, p.k);
-  multiply_blocks(grid, p, a, b, c, {}, 0, grid.count());
+  gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc);
 }
 
 void multiply(Path, const Problem& p, const double* a, const double* b, double* c) {
@@ -156,8 +126,10 @@ int64_t macs_per_task(const Problem& p) {
   return std::min(kMacsPerTask, kGemvWeightsPerTask * std::min({p.m, p.n, p.k}));
 }
 
-// Splits the longer of the two result dims over the thread pool, in multiples of 32. `packed`: b as pack_right packs
-// it, or null; only where right_packs is true.
+constexpr int64_t kFewestRows = 16, kRowUnit = 4, kWeightsPerRow = 1 << 15;
+
+// Splits the rows or the columns of the result over the thread pool. `packed`: b as pack_right packs it, or null; only
+// where right_packs is true.
 template <class T>
 void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& finish = {},
              const float* packed = nullptr) {
@@ -168,20 +140,16 @@ void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& 
   }
   const Path path = path_of(p, a);
   const int64_t macs = p.m * p.n * p.k, task = macs_per_task(p);
-  if constexpr (std::is_same_v<T, float>) {
-    if (path == Path::kPrimitive) {
-      const ProductGrid grid = *linear_grid(p.m, p.n, p.k);
-      const auto blocks = [&](int64_t begin, int64_t end) { multiply_blocks(grid, p, a, b, c, finish, begin, end); };
-      return macs < 2 * task ? blocks(0, grid.count()) : parallel_products(grid.count(), macs, blocks);
-    }
-  }
-  const bool by_rows = p.m > p.n;
-  const int64_t length = by_rows ? p.m : p.n, units = (length + kPackedColumns - 1) / kPackedColumns;
+  // Shares of the rows leave in the caches of a thread what it computes for the next layer. Each of them reads all of
+  // b, which pays if b is packed, and not too large for so many rows.
+  const bool by_rows = p.m > p.n || (packed && p.m >= kFewestRows && p.n * p.k <= p.m * kWeightsPerRow);
+  const int64_t unit = by_rows ? kRowUnit : kPackedColumns;
+  const int64_t length = by_rows ? p.m : p.n, units = (length + unit - 1) / unit;
   const int64_t grain = std::max<int64_t>(1, task * units / macs);
   const int64_t parts = macs < 2 * task ? 1 : std::clamp<int64_t>(units / grain, 1, num_threads());
   const auto work = [&](int64_t index) {
-    const int64_t first = units * index / parts * kPackedColumns;
-    const int64_t count = std::min(length, units * (index + 1) / parts * kPackedColumns) - first;
+    const int64_t first = units * index / parts * unit;
+    const int64_t count = std::min(length, units * (index + 1) / parts * unit) - first;
     const int64_t column = by_rows ? 0 : first;
     const Block<T> part =
         by_rows ? Block<T>(p, a, b, c, first, count, 0, p.n) : Block<T>(p, a, b, c, 0, p.m, first, count);
@@ -223,8 +191,8 @@ void gemm_widened(const Problem& p, const uint16_t* a, const uint16_t* b, uint16
     for (int64_t j = 0; j < p.n; ++j) c[i * p.ldc + j] = H(wc[i * p.n + j]).bits;
 }
 
-// Splits the result into calls that take a fraction of a second. Their sizes depend only on the shape, as those of
-// ProductGrid. Returns false where the library has no such product.
+// Splits the result into calls that take a fraction of a second. Their sizes depend only on the shape, because the
+// library cuts its sums depending on the size of a call. Returns false where it has no such product.
 bool multiply_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda, const uint16_t* b,
                    int64_t ldb, uint16_t* c, int64_t ldc) {
   const bool by_columns = trans_b && m < n;  // columns of a plain b are reordered slowly
@@ -289,23 +257,6 @@ void parallel_products(int64_t parts, int64_t macs, FunctionRef<void(int64_t beg
   parallel_for(parts, macs < kWorthWaking ? 1 : 0, body);
 }
 
-std::optional<ProductGrid> linear_grid(int64_t m, int64_t n, int64_t k, bool trains) {
-  const int64_t macs = m * n * k;
-  if (isa() < Isa::kAvx512 || m < 16 || n <= kGemvMaxRows || macs < 100000) return {};
-  const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  const int64_t blocks = macs < 2 * kMacsPerTask ? 1 : macs < 64 * kMacsPerTask ? 2 : 4;  // that are worth a thread
-  const bool by_columns = trains && n >= m;
-  const int64_t row_blocks = by_columns ? ceil_div(blocks, ceil_div(n, 64)) : std::min<int64_t>(blocks, 2);
-  ProductGrid g{};
-  g.row_blocks = m > kGridRows ? ceil_div(m, 4 * kGridRows) * 4 : std::clamp<int64_t>(row_blocks, 1, m / 16);
-  g.rows = ceil_div(ceil_div(m, g.row_blocks), 16) * 16;
-  g.column_blocks = std::clamp<int64_t>(ceil_div(blocks, g.row_blocks), 1, ceil_div(n, by_columns ? 64 : 128));
-  g.columns = ceil_div(ceil_div(n, g.column_blocks), 64) * 64;
-  g.row_blocks = ceil_div(m, g.rows), g.column_blocks = ceil_div(n, g.columns);
-  if (g.rows * g.columns > kOneDnnMacsPerCall / k) return {};
-  return g;
-}
-
 template <class T>
 void place_columns(int64_t rows, int64_t columns, const T* from, int64_t ld, T* to) {
   for (int64_t i = 0; i < rows; ++i) std::copy_n(from + i * columns, columns, to + i * ld);
@@ -355,7 +306,7 @@ void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int
 bool right_packs(bool trans_b, int64_t m, int64_t n, int64_t k) {
   if (m * n * k == 0) return false;
   const Problem p{false, trans_b, m, n, k, k, trans_b ? k : n, n};
-  return path_of(p, static_cast<const float*>(nullptr)) == Path::kOwn;
+  return path_of(p, static_cast<const float*>(nullptr)) == Path::kBlocks;
 }
 
 void gemm_packed(int64_t m, int64_t n, int64_t k, const float* a, const float* b, float* c, const float* packed) {

@@ -2,7 +2,6 @@
 // thread pool.
 #pragma once
 #include <cstdint>
-#include <optional>
 
 #include "tensor/function_ref.h"
 
@@ -38,21 +37,6 @@ void gemm_packed(int64_t m, int64_t n, int64_t k, const float* a, const float* b
 
 // Whether linear<float> (trans_b) or gemm_packed is faster with a packed right side.
 bool right_packs(bool trans_b, int64_t m, int64_t n, int64_t k);
-
-// The blocks of linear<float> that oneDNN computes, one per call; the last row and column may have smaller ones. They
-// do not depend on the number of threads: the library cuts its sums depending on the size of a call, so that otherwise
-// the bits would depend on it.
-struct ProductGrid {
-  int64_t rows, columns;  // of a block
-  int64_t row_blocks, column_blocks;
-
-  int64_t count() const { return row_blocks * column_blocks; }
-};
-
-// Returns nothing where our own product is as fast. `trains`: each run may find other weights. Then, if there are more
-// outputs than rows, each thread reads weights of its own, which the optimizer writes on the same thread: a weight that
-// both threads have read takes it twice as long.
-std::optional<ProductGrid> linear_grid(int64_t m, int64_t n, int64_t k, bool trains = false);
 
 // parallel_parts for parts of a product of `macs` multiply-adds. Small ones use only threads that are awake.
 void parallel_products(int64_t parts, int64_t macs, FunctionRef<void(int64_t begin, int64_t end)> body);

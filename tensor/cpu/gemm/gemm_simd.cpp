@@ -23,6 +23,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // second-level cache.
 constexpr int64_t kDepth = 512, kBlockRows = 120, kBlockCols = 2048;
 static_assert(kBlockRows % 12 == 0);
+constexpr int64_t kWarmRows = 1024;  // a left side of more rows is likely to come from memory
 
 // An operand as it is stored: element (i, l) is at data[i * row + l * col]. One of the strides is 1.
 template <class T>
@@ -49,12 +50,17 @@ void pack_panel(const Operand<T>& from, int64_t width, int64_t depth, T* to) {
     }
     return;
   }
-  const auto rows = [&](int64_t i) { return from.data + i * from.row; };
-  int64_t i = 0;
-  if constexpr (sizeof(T) == 4)
-    for (; i + 4 <= width; i += 4) pack_rows<4>(rows(i), from.row, depth, to + i, kWidth);
-  for (; i + 2 <= width; i += 2) pack_rows<2>(rows(i), from.row, depth, to + i, kWidth);
-  if (i < width) pack_rows<1>(rows(i), from.row, depth, to + i, kWidth);
+  constexpr int64_t kAtOnce = 32;  // the part of the panel stays in the first-level cache until it is complete
+  for (int64_t l = 0; l < depth; l += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, depth - l);
+    const auto rows = [&](int64_t i) { return from.data + i * from.row + l; };
+    T* const out = to + l * kWidth;
+    int64_t i = 0;
+    if constexpr (sizeof(T) == 4)
+      for (; i + 4 <= width; i += 4) pack_rows<4>(rows(i), from.row, count, out + i, kWidth);
+    for (; i + 2 <= width; i += 2) pack_rows<2>(rows(i), from.row, count, out + i, kWidth);
+    if (i < width) pack_rows<1>(rows(i), from.row, count, out + i, kWidth);
+  }
 }
 
 // Packs all panels of a block, one after the other.
@@ -169,8 +175,9 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<
   T* const packed_a = packed_a_memory;
   T* packed_b = packed_a + a_size;
   const bool in_place = b.stored.row == 1 && m <= kGemmUnpackedRows && !b.packed;
-  const bool direct =
-      a.col == 1 && a.row <= kDepth && a.row % 128 != 0;  // a block of rows then fits the cache as well as a packed one
+  // A block of short rows fits the cache as well as a packed one. Rows that many bytes apart share few places in the
+  // first-level cache, so if they come from memory they are packed.
+  const bool direct = a.col == 1 && a.row <= kDepth && (a.row % 128 != 0 || m <= kWarmRows);
   for (int64_t j = 0; j < n; j += kBlockCols) {
     const int64_t cols = std::min(kBlockCols, n - j);
     const int64_t whole = in_place ? cols / kCols<T> * kCols<T> : 0;  // columns of b that are read without packing

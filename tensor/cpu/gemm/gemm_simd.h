@@ -4,8 +4,7 @@
 
 namespace pg::cpu {
 
-// Up to this many rows and without trans_b, gemm_simd packs only the last columns of b, and is at least as fast as
-// oneDNN's kernels.
+// Up to this many rows and without trans_b, gemm_simd packs only the last columns of b.
 constexpr int64_t kGemmUnpackedRows = 64;
 
 // Row-major c[m, n] = op(a)[m, k] * op(b)[k, n] for m, n, k >= 1; op transposes if asked. lda, ldb and ldc are

@@ -212,7 +212,7 @@ std::unique_ptr<const PreparedKernel> prepare_linear(const KernelArgs& args, uin
     if (v && !is_plain_float(v)) return nullptr;
   const int64_t n = args.in[1].size(0), k = args.in[1].size(1);
   if (n * k == 0) return nullptr;
-  return cpu::prepare_linear(args.out[0].numel() / n, n, k, bool(args.in[2]), lasting & 2, cpu::Finish(args));
+  return cpu::prepare_linear(args.out[0].numel() / n, n, k, lasting & 2, cpu::Finish(args));
 }
 
 // A product of two matrices, of which the right one lasts.

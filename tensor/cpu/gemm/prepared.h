@@ -21,9 +21,8 @@ class Finish {
   bool activates_, relu_;
 };
 
-// For inputs (x, w, bias): y[m, n] = x[m, k] * w[n, k]^T + bias[n], row-major float32.
-std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool bias, bool packs,
-                                                     const Finish& finish);
+// For inputs (x, w, bias): y[m, n] = x[m, k] * w[n, k]^T + bias[n], row-major float32. With `packs` w may be packed.
+std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool packs, const Finish& finish);
 
 // For inputs (a, b): c[m, n] = a[m, k] * b[k, n], with b packed. Returns null where that is not faster.
 std::unique_ptr<const PreparedKernel> prepare_product(int64_t m, int64_t n, int64_t k, const Finish& finish);

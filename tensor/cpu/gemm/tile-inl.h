@@ -22,47 +22,57 @@ constexpr int kVectors = 2;
 template <class T>
 constexpr int64_t kCols = kVectors* int64_t(hn::MaxLanes(hn::ScalableTag<T>()));
 
-// to[l * ld + i] = from[i * stride + l] for 128 bits of each of kRows rows.
-template <int kRows, class T>
-HWY_INLINE void transpose(const T* from, int64_t stride, T* to, int64_t ld) {
 #if HWY_TARGET != HWY_SCALAR
-  const hn::FixedTag<T, 16 / sizeof(T)> d;
-  if constexpr (kRows == 2) {
-    const hn::Half<decltype(d)> half;
+// Stores the blocks of 128 bits of v, `step` elements apart.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void store_blocks(D d, hn::Vec<D> v, T* to, int64_t step) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(T) <= 16) {
+    hn::StoreU(v, d, to);
+  } else {
+    const hn::Half<D> half;
+    constexpr int64_t kBlocks = int64_t(hn::MaxLanes(half) * sizeof(T)) / 16;
+    store_blocks(half, hn::LowerHalf(half, v), to, step);
+    store_blocks(half, hn::UpperHalf(half, v), to + kBlocks * step, step);
+  }
+}
+#endif
+
+// to[l * ld + i] = from[i * stride + l] for a vector of each of kRows rows. It reads whole lines of memory, since rows
+// that are a multiple of a page apart take each other's place in the cache.
+template <int kRows, class D, class T>
+HWY_INLINE void transpose(D d, const T* from, int64_t stride, T* to, int64_t ld) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (kRows * sizeof(T) == 16) {
+    constexpr int64_t kBlock = 16 / sizeof(T);
     const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + stride);
-    const auto low = hn::InterleaveLower(d, r0, r1), high = hn::InterleaveUpper(d, r0, r1);
-    if constexpr (sizeof(T) == 8) {
-      hn::StoreU(low, d, to);
-      hn::StoreU(high, d, to + ld);
+    if constexpr (kRows == 2) {
+      store_blocks(d, hn::InterleaveLower(d, r0, r1), to, kBlock * ld);
+      store_blocks(d, hn::InterleaveUpper(d, r0, r1), to + ld, kBlock * ld);
     } else {
-      hn::StoreU(hn::LowerHalf(half, low), half, to);
-      hn::StoreU(hn::UpperHalf(half, low), half, to + ld);
-      hn::StoreU(hn::LowerHalf(half, high), half, to + 2 * ld);
-      hn::StoreU(hn::UpperHalf(half, high), half, to + 3 * ld);
+      const auto r2 = hn::LoadU(d, from + 2 * stride), r3 = hn::LoadU(d, from + 3 * stride);
+      const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
+      const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
+      store_blocks(d, hn::InterleaveLower(d, low02, low13), to, kBlock * ld);
+      store_blocks(d, hn::InterleaveUpper(d, low02, low13), to + ld, kBlock * ld);
+      store_blocks(d, hn::InterleaveLower(d, high02, high13), to + 2 * ld, kBlock * ld);
+      store_blocks(d, hn::InterleaveUpper(d, high02, high13), to + 3 * ld, kBlock * ld);
     }
-    return;
-  } else if constexpr (kRows == 4) {
-    const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + stride);
-    const auto r2 = hn::LoadU(d, from + 2 * stride), r3 = hn::LoadU(d, from + 3 * stride);
-    const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
-    const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
-    hn::StoreU(hn::InterleaveLower(d, low02, low13), d, to);
-    hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, to + ld);
-    hn::StoreU(hn::InterleaveLower(d, high02, high13), d, to + 2 * ld);
-    hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, to + 3 * ld);
     return;
   }
 #endif
   for (int i = 0; i < kRows; ++i)
-    for (int l = 0; l < int(16 / sizeof(T)); ++l) to[l * ld + i] = from[i * stride + l];
+    for (int l = 0; l < int(hn::MaxLanes(d)); ++l) to[l * ld + i] = from[i * stride + l];
 }
 
 // to[l * ld + i] = from[i * stride + l] for i < kRows, l < depth.
 template <int kRows, class T>
 void pack_rows(const T* from, int64_t stride, int64_t depth, T* to, int64_t ld) {
-  constexpr int64_t kStep = 16 / int64_t(sizeof(T));
+  const hn::ScalableTag<T> wide;
+  const hn::CappedTag<T, 16 / sizeof(T)> narrow;
+  constexpr int64_t kWide = int64_t(hn::MaxLanes(wide)), kNarrow = int64_t(hn::MaxLanes(narrow));
   int64_t l = 0;
-  for (; l + kStep <= depth; l += kStep) transpose<kRows>(from + l, stride, to + l * ld, ld);
+  for (; l + kWide <= depth; l += kWide) transpose<kRows>(wide, from + l, stride, to + l * ld, ld);
+  for (; l + kNarrow <= depth; l += kNarrow) transpose<kRows>(narrow, from + l, stride, to + l * ld, ld);
   for (; l < depth; ++l)
     for (int64_t i = 0; i < kRows; ++i) to[l * ld + i] = from[i * stride + l];
 }

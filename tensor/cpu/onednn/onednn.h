@@ -17,11 +17,8 @@ struct ConvShape;
 // The most work for one call, because a call cannot be interrupted: about a tenth of a second on one core.
 inline constexpr int64_t kOneDnnMacsPerCall = int64_t(1) << 32;
 
-// Row-major c[m, n] = op(a) * op(b) by a primitive that is cached by shape; op transposes if asked.
-bool onednn_matmul_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
-                       const float* b, int64_t ldb, float* c, int64_t ldc);
-
-// c = a * op(b) for bfloat16 operands and result, accumulated in float32.
+// Row-major c[m, n] = a * op(b) for bfloat16 operands and result, accumulated in float32; op transposes if asked. By a
+// primitive that is cached by shape.
 bool onednn_matmul_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda,
                         const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc);
 
@@ -33,7 +30,7 @@ bool onednn_conv_forward(const ConvShape& s, int64_t images, const float* x, con
 bool onednn_conv_backward_data(const ConvShape& s, int64_t images, const float* dy, const float* w, float* dx);
 bool onednn_conv_backward_weights(const ConvShape& s, int64_t images, const float* x, const float* dy, float* dw);
 
-// A product or convolution that is prepared once. The operands have plain layouts; the weights may also have the layout
+// A convolution that is prepared once. The operands have plain layouts; the weights may also have the layout
 // that the library prefers. Immutable: runs may overlap.
 class OneDnnPrepared {
  public:
@@ -48,13 +45,6 @@ class OneDnnPrepared {
   size_t scratch_bytes = 0;
   size_t packed_bytes = 0;  // 0: the plain layout is the best one
 };
-
-// y[m, n] = x[m, k] * w[n, k]^T + bias[n]. Returns null where the library has no implementation.
-struct LinearShape {
-  int64_t m, n, k;
-  bool bias;
-};
-std::unique_ptr<const OneDnnPrepared> onednn_prepare_linear(const LinearShape& s, bool packs);
 
 // The forward convolution of `images` images of this shape.
 std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv(const ConvShape& s, int64_t images, bool bias);

@@ -51,86 +51,6 @@ class Borrowed {
   Arguments* arguments_;
 };
 
-// A matmul for one layout of the weights.
-class Product {
- public:
-  Product(const LinearShape& s, const memory::desc& w) {
-    const memory::desc x({s.m, s.k}, Type::f32, Tag::ab), y({s.m, s.n}, Type::f32, Tag::ab);
-    const memory::desc bias = s.bias ? memory::desc({1, s.n}, Type::f32, Tag::ab) : memory::desc();
-    const auto pd = usable(matmul_desc(x, w, bias, y, user_scratchpad()));
-    primitive_ = dnnl::matmul(pd);
-    x_ = x, y_ = y, w_ = pd.weights_desc(), bias_ = bias, pad_ = pd.scratchpad_desc(), has_bias_ = s.bias;
-    shared_ = make_arguments();
-  }
-  const memory::desc& weights() const { return w_; }
-  size_t scratch_bytes() const { return pad_.get_size(); }
-
-  void run(const float* x, const void* w, const float* bias, float* y, void* scratch) const {
-    Borrowed args(shared_, busy_, [this] { return make_arguments(); });
-    args->set(DNNL_ARG_SRC, x);
-    args->set(DNNL_ARG_WEIGHTS, w);
-    args->set(DNNL_ARG_DST, y);
-    args->set(DNNL_ARG_SCRATCHPAD, scratch);
-    if (has_bias_) args->set(DNNL_ARG_BIAS, bias);
-    args->execute(primitive_);
-  }
-
- private:
-  Arguments make_arguments() const {
-    Arguments args;
-    args.add(DNNL_ARG_SRC, x_);
-    args.add(DNNL_ARG_WEIGHTS, w_);
-    args.add(DNNL_ARG_DST, y_);
-    args.add(DNNL_ARG_SCRATCHPAD, pad_);
-    if (has_bias_) args.add(DNNL_ARG_BIAS, bias_);
-    return args;
-  }
-
-  dnnl::matmul primitive_;
-  memory::desc x_, w_, y_, bias_, pad_;
-  bool has_bias_ = false;
-  mutable Arguments shared_;
-  mutable std::atomic<bool> busy_{false};
-};
-
-class PreparedLinear final : public OneDnnPrepared {
- public:
-  PreparedLinear(const LinearShape& s, bool packs) : plain_(s, memory::desc({s.k, s.n}, Type::f32, Tag::ba)) {
-    scratch_bytes = plain_.scratch_bytes();
-    if (!packs) return;
-    packed_ = std::make_unique<Product>(s, memory::desc({s.k, s.n}, Type::f32, Tag::any));
-    if (packed_->weights() == plain_.weights()) {
-      packed_.reset();
-      return;
-    }
-    to_packed_ = dnnl::reorder(empty_memory(plain_.weights()), empty_memory(packed_->weights()));
-    packed_bytes = packed_->weights().get_size();
-    scratch_bytes = std::max(scratch_bytes, packed_->scratch_bytes());
-  }
-  void run(const float* x, const float* w, const void* packed, const float* bias, float* y,
-           void* scratch) const override {
-    const SingleThread single;
-    if (packed)
-      packed_->run(x, packed, bias, y, scratch);
-    else
-      plain_.run(x, w, bias, y, scratch);
-  }
-  void pack(const float* w, void* packed) const override {
-    const SingleThread single;
-    memory from(plain_.weights(), engine(), const_cast<float*>(w)), to(packed_->weights(), engine(), packed);
-    to_packed_.execute(stream(), from, to);
-  }
-  bool packs_like(const OneDnnPrepared& other) const override {
-    const auto* o = dynamic_cast<const PreparedLinear*>(&other);
-    return o && bool(packed_) == bool(o->packed_) && (!packed_ || packed_->weights() == o->packed_->weights());
-  }
-
- private:
-  Product plain_;
-  std::unique_ptr<Product> packed_;
-  dnnl::reorder to_packed_;
-};
-
 // Reorders images into the layout that the library chose, and results back. Weights too, unless they are packed.
 class PreparedConv final : public OneDnnPrepared {
  public:
@@ -206,13 +126,12 @@ class PreparedConv final : public OneDnnPrepared {
   mutable std::atomic<bool> busy_{false};
 };
 
-template <class T, class... Args>
-std::unique_ptr<const OneDnnPrepared> prepare(Isa least, const Args&... args) {
-  if (isa() < least || !available()) return nullptr;
+std::unique_ptr<const OneDnnPrepared> prepare(const ConvShape& s, bool bias, int last_dims) {
+  if (isa() < Isa::kAvx2 || !available()) return nullptr;
   try {
     check_room();
     const SingleThread single;
-    return std::make_unique<T>(args...);
+    return std::make_unique<PreparedConv>(s, bias, last_dims);
   } catch (const dnnl::error&) {
     return nullptr;
   } catch (const NoRoom&) {
@@ -222,18 +141,14 @@ std::unique_ptr<const OneDnnPrepared> prepare(Isa least, const Args&... args) {
 
 }  // namespace
 
-std::unique_ptr<const OneDnnPrepared> onednn_prepare_linear(const LinearShape& s, bool packs) {
-  return prepare<PreparedLinear>(Isa::kAvx512, s, packs);
-}
-
 std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv(const ConvShape& s, int64_t images, bool bias) {
   ConvShape share = s;
   share.n = images;
-  return prepare<PreparedConv>(Isa::kAvx2, share, bias, 0);
+  return prepare(share, bias, 0);
 }
 
 std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv_last(const ConvShape& s, int dims, bool bias) {
-  return prepare<PreparedConv>(Isa::kAvx2, s, bias, dims);
+  return prepare(s, bias, dims);
 }
 
 int onednn_spatial_dims(const ConvShape& s) { return spatial_dims(s); }

@@ -18,7 +18,7 @@ using namespace onednn;  // internal to the adapter
 constexpr size_t kCacheEntries = 128;
 
 struct MatmulKey {
-  int64_t m, n, k, lda, ldb, ldc, trans_a, trans_b, type;
+  int64_t m, n, k, lda, ldb, ldc, trans_b;
 };
 
 struct PreparedMatmul {
@@ -31,11 +31,11 @@ struct PreparedMatmul {
 std::optional<PreparedMatmul> make_matmul(const MatmulKey& q) {
   check_room();
   try {
-    const Type type = static_cast<Type>(q.type);
-    const memory::desc a({q.m, q.k}, type, q.trans_a ? memory::dims{1, q.lda} : memory::dims{q.lda, 1});
+    constexpr Type type = Type::bf16;
+    const memory::desc a({q.m, q.k}, type, memory::dims{q.lda, 1});
     const memory::desc b({q.k, q.n}, type, q.trans_b ? memory::dims{1, q.ldb} : memory::dims{q.ldb, 1});
     const memory::desc c({q.m, q.n}, type, memory::dims{q.ldc, 1});
-    const auto pd = usable(matmul_desc(a, b, {}, c, user_scratchpad()));
+    const auto pd = usable(matmul_desc(a, b, c, user_scratchpad()));
     const memory::desc pad = pd.scratchpad_desc();
     return PreparedMatmul{dnnl::matmul(pd),
                           memory(a, engine(), nullptr),
@@ -191,16 +191,10 @@ ConvKey conv_key(const ConvShape& s, int64_t images, ConvKind kind, bool bias, b
 
 }  // namespace
 
-bool onednn_matmul_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
-                       const float* b, int64_t ldb, float* c, int64_t ldc) {
-  if (isa() < Isa::kAvx512 || !available()) return false;  // the library has no BRGEMM kernels there
-  return run_matmul({m, n, k, lda, ldb, ldc, trans_a, trans_b, static_cast<int64_t>(Type::f32)}, a, b, c);
-}
-
 bool onednn_matmul_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda,
                         const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc) {
   if (isa() < Isa::kAvx512 || !available() || !bfloat16_products()) return false;
-  return run_matmul({m, n, k, lda, ldb, ldc, false, trans_b, static_cast<int64_t>(Type::bf16)}, a, b, c);
+  return run_matmul({m, n, k, lda, ldb, ldc, trans_b}, a, b, c);
 }
 
 bool onednn_conv_forward(const ConvShape& s, int64_t images, const float* x, const float* w, const float* bias,
