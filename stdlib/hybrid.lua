@@ -52,6 +52,9 @@ function hybrid.attach(block, options, path)
   rawset(block, "_exec", function(n, ...) return calls.hooked(block, make_cache(block, name, options).exec)(n, ...) end)
 end
 
+--- hybrid.renew(block, path) drops the graphs of a hybridized block, so that the next call traces forward again.
+function hybrid.renew(block, path) hybrid.attach(block, rawget(block, "_hybrid"), path) end
+
 --- hybrid.info(block) -> see Block:cache_info.
 function hybrid.info(block)
   local cache = core.shown(rawget(block, "_graphs"))

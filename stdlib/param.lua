@@ -15,6 +15,7 @@ local dtypes = {
 }
 local requests = {"write", "add", "null"}
 local floats = {float32 = true, float64 = true, float16 = true, bfloat16 = true}
+param.floats = floats  -- the set of floating-point dtypes
 
 local function initializers() return core.require("initializer") end
 

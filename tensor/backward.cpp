@@ -125,8 +125,8 @@ class Walk {
     if (node->walk == id_) return;
     if (node->released)
       throw Error(
-          "backward: the graph of this result was already used and released (one that fails on the way releases what "
-          "it has gone through); pass retain_graph = true to the first backward");
+          "backward: an earlier backward, finished or failed, has released the graph of this result; "
+          "pass retain_graph = true to the first backward");
     nodes_.emplace_back(node);
     visits_.push_back({node, node->walk, node->slot, node->needed});
     node->walk = id_;

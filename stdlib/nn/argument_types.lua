@@ -1,6 +1,7 @@
 -- The argument types of each block's first call. export and freeze trace with arguments of these types.
 local core = ...
 local args = core.require("support.args")
+local floats = core.require("param").floats
 local argument_types = {}
 
 local pairs, select = pairs, select
@@ -35,6 +36,22 @@ function argument_types.note(block, ...)
   local list, seen = {n = n}, {depth = 0}
   for i = 1, n do list[i] = argument_types.summary((select(i, ...)), seen) end
   argument_types.first[block] = list
+end
+
+--- argument_types.convert(block, target) changes the floating types among the recorded ones, and the devices, as
+--- block:to(target) changes parameters.
+function argument_types.convert(block, target)
+  local seen = {}
+  local function visit(summary)
+    if core.is_tensor(summary) or seen[summary] then return end
+    seen[summary] = true
+    if summary.tensor then
+      if floats[summary.dtype] then summary.dtype = target.dtype or summary.dtype end
+      summary.device = target.device or summary.device
+    end
+    for _, entry in pairs(summary.entries or {}) do visit(entry) end
+  end
+  for _, summary in ipairs(argument_types.first[block] or {}) do visit(summary) end
 end
 
 return argument_types

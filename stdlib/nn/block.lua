@@ -1,6 +1,7 @@
 -- nn.Block and nn.HybridBlock: tables whose fields are child blocks and parameters.
 local core = ...
 local args = core.require("support.args")
+local argument_types = core.require("nn.argument_types")
 local discover = core.require("nn.discover")
 local calls = core.require("nn.block_call")
 local param = core.require("param")
@@ -162,11 +163,24 @@ function Block:apply(f)
 end
 
 --- block:to(dtype or device, or {dtype=, device=}) converts every parameter and returns the block. The statistics and
---- parameters of normalization layers stay float32 if the dtype is float16 or bfloat16.
+--- parameters of normalization layers stay float32 if the dtype is float16 or bfloat16. The next call of a hybridized
+--- block traces forward again; export takes it that arguments change as the parameters do.
 function Block:to(target, more)
   args.self("to", self, "net")
   target = param.target(target, more)
-  for _, entry in ipairs(discover.parameters(self)) do param.convert(entry.tensor, target) end
+  local changed = false
+  for _, entry in ipairs(discover.parameters(self)) do
+    local p = entry.tensor
+    local before = core.has_value(p) and {p.dtype, p.device}
+    param.convert(p, target)
+    changed = changed or before and (p.dtype ~= before[1] or p.device ~= before[2])
+  end
+  if changed then
+    for _, entry in ipairs(discover.blocks(self)) do
+      argument_types.convert(entry.block, target)
+      if rawget(entry.block, "_graphs") then core.require("hybrid").renew(entry.block, entry.path) end
+    end
+  end
   return self
 end
 

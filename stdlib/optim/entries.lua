@@ -5,10 +5,12 @@ local discover = core.require("nn.discover")
 local sets = core.require("nn.parameters")
 local is_param = core.require("param").is
 
+local function place(path) return tonumber(path) and "params[" .. path .. "]" or "params['" .. path .. "']" end
+
 local function add(op, list, seen, path, p)
-  if not core.is_tensor(p) then core.arg_error(op, "params['" .. path .. "']", "a parameter", p) end
+  if not core.is_tensor(p) then core.arg_error(op, place(path), "a parameter", p) end
   if not is_param(p) and not core.grad_state(p) then
-    core.arg_error(op, "params['" .. path .. "']", "a parameter, or a tensor after x:attach_grad()", p)
+    core.arg_error(op, place(path), "a parameter, or a tensor after x:attach_grad()", p)
   end
   if seen[p] then return end
   seen[p] = true

@@ -18,7 +18,8 @@ local fields = {
 
 local to_number = "x:item() is the number of a one-element tensor"
 
-local compare_numbers = "for a tensor write x:gt(0), x:lt(0), x:ge(0) or x:le(0); for an if, compare x:item()"
+local compare_numbers = "for a tensor write x:gt(0), x:lt(0), x:ge(0) or x:le(0); for an if, compare x:item(), or "
+  .. "write pg.cond(x:gt(0), then_f, else_f) in what is hybridized"
 
 -- Hints by pattern. A function gets the capture and the names of methods in sight. It returns a hint, nil where the next
 -- rules may have one, or false.

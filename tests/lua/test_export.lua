@@ -359,3 +359,26 @@ t.test("an import as a hybridized block: one trace, replaced parameters are seen
     t.check(not ones:allclose(back(x)))
   end
 end)
+
+t.test("after a conversion exports and graphs have the types of the converted block", function()
+  local net = nn.HybridSequential{nn.Embedding(5, 4), nn.Dense(2, {flatten = false})}
+  net:initialize()
+  net:hybridize()
+  local words = pg.tensor({1, 5, 2}, {dtype = "int64"})
+  net(words)
+  local kept = net:cache_info().traces
+  net:to("float32")
+  t.equal(net:cache_info().traces, kept, "nothing was converted")
+  net:cast("float64")
+  local json, tensors = net:export(t.tmp("converted"))
+  t.equal(nn.SymbolBlock.imports(json, nil, tensors)(words).dtype, "float64")
+  net(words)
+  t.check(tostring(net:graph()):find("float64") and not tostring(net:graph()):find("float32"), "the graph")
+  local line = nn.Dense(2)
+  line:initialize()
+  line:hybridize()
+  line(pg.ones(2, 3))
+  line:cast("float16")
+  t.equal({line:freeze():infer_shape{data = {3, 3}}}, {{3, 2}, {"float16"}})
+  t.equal(line(pg.ones(4, 3, {dtype = "float16"})).dtype, "float16")
+end)

@@ -7,8 +7,8 @@ namespace pg::test {
 namespace {
 
 constexpr const char* kReleased =
-    "backward: the graph of this result was already used and released (one that fails on the way releases what it has "
-    "gone through); pass retain_graph = true to the first backward";
+    "backward: an earlier backward, finished or failed, has released the graph of this result; "
+    "pass retain_graph = true to the first backward";
 
 Value chain(Context& ctx, Value x, int length) {
   for (int i = 0; i < length; ++i) x = run(ctx, "neg", {x});
