@@ -1,11 +1,11 @@
 -- The ForeachRNN of Gluon's documentation: a recurrent cell in foreach, before and after hybridize, and in while_loop,
 -- each compared with the same cell in a Lua loop. It runs with the sizes of the benchmark and those of the
 -- documentation.
---   perigee examples/rnn_foreach.lua [rounds [--tiny]]
+--   perigee examples/rnn_foreach.lua [rounds] [--tiny]
 local pg = require "perigee"
 local nn = pg.nn
 
-local rounds, tiny = tonumber(arg[1]) or 10, arg[2] == "--tiny"
+local rounds, tiny = tonumber(arg[1]) or 10, arg[1] == "--tiny" or arg[2] == "--tiny"
 local ffi = require "ffi"
 ffi.cdef "struct example_time { long seconds, nanoseconds; }; int clock_gettime(int, struct example_time *);"
 local stamp = ffi.new("struct example_time")

@@ -1,4 +1,4 @@
--- pg.fft: the ops of the registry whose names begin with fft_, without that prefix.
+-- pg.fft: the ops whose names begin with fft_, without that prefix.
 local core = ...
 local namespace = core.require("support.namespace")
 

@@ -1,4 +1,4 @@
--- pg.linalg: the ops of the registry whose names begin with linalg_, without that prefix, and norm.
+-- pg.linalg: the ops whose names begin with linalg_, without that prefix, and norm.
 local core = ...
 local args = core.require("support.args")
 local namespace = core.require("support.namespace")

@@ -43,10 +43,11 @@ install(FILES "${PROJECT_BINARY_DIR}/perigeeConfigVersion.cmake" DESTINATION "${
 # The prefix is found from the place of the file, so the folder may be moved.
 file(RELATIVE_PATH to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/perigee.pc" @ONLY CONTENT "prefix=\${pcfiledir}/@to_prefix@
+libdir=\${prefix}/@CMAKE_INSTALL_LIBDIR@
 Name: perigee
 Description: Lua with autodiff tensors, for hosts
 Version: @PROJECT_VERSION@
 Cflags: -I\${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
-Libs: -L\${prefix}/@CMAKE_INSTALL_LIBDIR@ -lperigee
+Libs: -L\${libdir} -lperigee
 ")
 install(FILES "${PROJECT_BINARY_DIR}/perigee.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

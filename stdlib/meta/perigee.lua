@@ -2817,7 +2817,8 @@ function Block:children() end
 function Block:apply(f) end
 
 ---block:to(dtype or device, or {dtype=, device=}) converts every parameter and returns the block. The statistics and
----parameters of normalization layers stay float32 if the dtype is float16 or bfloat16.
+---parameters of normalization layers stay float32 if the dtype is float16 or bfloat16. The next call of a hybridized
+---block traces forward again; export takes it that arguments change as the parameters do.
 ---@param dtype any
 ---@return any
 function Block:to(dtype) end
@@ -2897,8 +2898,8 @@ function Block:hybridize(options) end
 ---@return any
 function Block:cache_info() end
 
----block:graph() -> the graph of the last call as text with types and script lines. graph():dot() returns it for
----Graphviz.
+---block:graph() -> the last trace of forward as text, with script lines and the types of the call that made it.
+---graph():dot() returns it for Graphviz.
 ---@return any
 function Block:graph() end
 

@@ -306,8 +306,8 @@ function Block:cache_info()
   return core.require("hybrid").info(self)
 end
 
---- block:graph() -> the graph of the last call as text with types and script lines. graph():dot() returns it for
---- Graphviz.
+--- block:graph() -> the last trace of forward as text, with script lines and the types of the call that made it.
+--- graph():dot() returns it for Graphviz.
 function Block:graph()
   args.self("graph", self, "net")
   return core.require("hybrid").graph(self)
