@@ -23,7 +23,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 // second-level cache.
 constexpr int64_t kDepth = 512, kBlockRows = 120, kBlockCols = 2048;
 static_assert(kBlockRows % 12 == 0);
-constexpr int64_t kWarmRows = 1024;  // a left side of more rows is likely to come from memory
 
 // An operand as it is stored: element (i, l) is at data[i * row + l * col]. One of the strides is 1.
 template <class T>
@@ -175,9 +174,8 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<
   T* const packed_a = packed_a_memory;
   T* packed_b = packed_a + a_size;
   const bool in_place = b.stored.row == 1 && m <= kGemmUnpackedRows && !b.packed;
-  // A block of short rows fits the cache as well as a packed one. Rows that many bytes apart share few places in the
-  // first-level cache, so if they come from memory they are packed.
-  const bool direct = a.col == 1 && a.row <= kDepth && (a.row % 128 != 0 || m <= kWarmRows);
+  const bool direct =
+      a.col == 1 && a.row <= kDepth && a.row % 128 != 0;  // a block of rows then fits the cache as well as a packed one
   for (int64_t j = 0; j < n; j += kBlockCols) {
     const int64_t cols = std::min(kBlockCols, n - j);
     const int64_t whole = in_place ? cols / kCols<T> * kCols<T> : 0;  // columns of b that are read without packing

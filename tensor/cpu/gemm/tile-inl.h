@@ -59,6 +59,16 @@ HWY_INLINE void transpose(D d, const T* from, int64_t stride, T* to, int64_t ld)
     }
     return;
   }
+  if constexpr (kRows * sizeof(T) == 8 && hn::MaxLanes(D()) == 4) {
+    const hn::Half<D> half;
+    const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + stride);
+    const auto low = hn::InterleaveLower(d, r0, r1), high = hn::InterleaveUpper(d, r0, r1);
+    hn::StoreU(hn::LowerHalf(half, low), half, to);
+    hn::StoreU(hn::UpperHalf(half, low), half, to + ld);
+    hn::StoreU(hn::LowerHalf(half, high), half, to + 2 * ld);
+    hn::StoreU(hn::UpperHalf(half, high), half, to + 3 * ld);
+    return;
+  }
 #endif
   for (int i = 0; i < kRows; ++i)
     for (int l = 0; l < int(hn::MaxLanes(d)); ++l) to[l * ld + i] = from[i * stride + l];
@@ -71,7 +81,8 @@ void pack_rows(const T* from, int64_t stride, int64_t depth, T* to, int64_t ld) 
   const hn::CappedTag<T, 16 / sizeof(T)> narrow;
   constexpr int64_t kWide = int64_t(hn::MaxLanes(wide)), kNarrow = int64_t(hn::MaxLanes(narrow));
   int64_t l = 0;
-  for (; l + kWide <= depth; l += kWide) transpose<kRows>(wide, from + l, stride, to + l * ld, ld);
+  if constexpr (kRows * sizeof(T) == 16)
+    for (; l + kWide <= depth; l += kWide) transpose<kRows>(wide, from + l, stride, to + l * ld, ld);
   for (; l + kNarrow <= depth; l += kNarrow) transpose<kRows>(narrow, from + l, stride, to + l * ld, ld);
   for (; l < depth; ++l)
     for (int64_t i = 0; i < kRows; ++i) to[l * ld + i] = from[i * stride + l];
