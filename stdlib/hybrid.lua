@@ -35,7 +35,10 @@ local function make_cache(block, name, options)
     on_trace = function(entry)
       if cache.traces == 1 then check_parameters(block, name, entry) end
     end,
-    on_exec = function(exec) rawset(block, "_exec", calls.hooked(block, exec)) end,
+    on_exec = function(exec)
+      if cache and core.shown(rawget(block, "_graphs")) ~= cache then return end  -- a hook has dropped the graphs
+      rawset(block, "_exec", calls.hooked(block, exec))
+    end,
   }
   rawset(block, "_graphs", core.hide(cache))  -- places in it lead to the library's variables
   return cache
@@ -97,7 +100,7 @@ end
 --- f:cache_info() -> {traces=, specializations=, hits=, last_retrace=} of a function made by pg.jit.
 function Jitted:cache_info() return core.shown(self.cache):info() end
 
---- f:graph() -> the graph of the last call as text with types and script lines.
+--- f:graph() -> the last trace of f as text with types and script lines.
 function Jitted:graph() return show_graph("graph", core.shown(self.cache)) end
 
 --- f:export(path[, {epoch =, inputs =}]) writes the graph of a function made by pg.jit to path.json and the tensors that

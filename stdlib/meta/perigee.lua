@@ -2898,8 +2898,8 @@ function Block:hybridize(options) end
 ---@return any
 function Block:cache_info() end
 
----block:graph() -> the last trace of forward as text, with script lines and the types of the call that made it.
----graph():dot() returns it for Graphviz.
+---block:graph() -> the last trace of forward as text with types and script lines. The types are those of the call that
+---was traced. graph():dot() returns it for Graphviz.
 ---@return any
 function Block:graph() end
 

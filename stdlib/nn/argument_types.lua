@@ -39,19 +39,23 @@ function argument_types.note(block, ...)
 end
 
 --- argument_types.convert(block, target) changes the floating types among the recorded ones, and the devices, as
---- block:to(target) changes parameters.
+--- block:to(target) changes parameters. Returns whether one changed.
 function argument_types.convert(block, target)
-  local seen = {}
+  local seen, changed = {}, false
   local function visit(summary)
     if core.is_tensor(summary) or seen[summary] then return end
     seen[summary] = true
     if summary.tensor then
-      if floats[summary.dtype] then summary.dtype = target.dtype or summary.dtype end
-      summary.device = target.device or summary.device
+      local dtype = floats[summary.dtype] and target.dtype or summary.dtype
+      local device = target.device or summary.device
+      changed = changed or dtype ~= summary.dtype or device ~= summary.device
+      summary.dtype, summary.device = dtype, device
     end
     for _, entry in pairs(summary.entries or {}) do visit(entry) end
   end
-  for _, summary in ipairs(argument_types.first[block] or {}) do visit(summary) end
+  local list = argument_types.first[block] or {n = 0}
+  for i = 1, list.n do visit(list[i]) end
+  return changed
 end
 
 return argument_types

@@ -175,11 +175,9 @@ function Block:to(target, more)
     param.convert(p, target)
     changed = changed or before and (p.dtype ~= before[1] or p.device ~= before[2])
   end
-  if changed then
-    for _, entry in ipairs(discover.blocks(self)) do
-      argument_types.convert(entry.block, target)
-      if rawget(entry.block, "_graphs") then core.require("hybrid").renew(entry.block, entry.path) end
-    end
+  for _, entry in ipairs(discover.blocks(self)) do
+    local others = argument_types.convert(entry.block, target)
+    if (changed or others) and rawget(entry.block, "_graphs") then core.require("hybrid").renew(entry.block, entry.path) end
   end
   return self
 end
@@ -306,8 +304,8 @@ function Block:cache_info()
   return core.require("hybrid").info(self)
 end
 
---- block:graph() -> the last trace of forward as text, with script lines and the types of the call that made it.
---- graph():dot() returns it for Graphviz.
+--- block:graph() -> the last trace of forward as text with types and script lines. The types are those of the call that
+--- was traced. graph():dot() returns it for Graphviz.
 function Block:graph()
   args.self("graph", self, "net")
   return core.require("hybrid").graph(self)

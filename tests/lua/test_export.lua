@@ -381,4 +381,34 @@ t.test("after a conversion exports and graphs have the types of the converted bl
   line:cast("float16")
   t.equal({line:freeze():infer_shape{data = {3, 3}}}, {{3, 2}, {"float16"}})
   t.equal(line(pg.ones(4, 3, {dtype = "float16"})).dtype, "float16")
+  local deep = nn.HybridSequential{nn.Dense(4), nn.LayerNorm()}
+  deep:initialize()
+  deep:hybridize()
+  deep(pg.ones(2, 3))
+  deep:apply(function(block) block:cast("float64") end)  -- the children first
+  t.equal({deep:freeze():infer_shape{data = {5, 3}}}, {{5, 4}, {"float64"}})
+  deep(pg.ones(2, 3, {dtype = "float64"}))
+  t.check(not tostring(deep:graph()):find("float32"), "the graph")
+  local norm = nn.LayerNorm()
+  norm:initialize()
+  norm(pg.ones(2, 3))
+  norm:cast("float16")  -- its parameters stay float32
+  t.equal({norm:freeze():infer_shape{data = {5, 3}}}, {{5, 3}, {"float16"}})
+end)
+
+t.test("a hook that converts its block leaves it with graphs", function()
+  local net, done = nn.Dense(3, {in_units = 5}), false
+  net:initialize()
+  net:hybridize()
+  net:register_forward_pre_hook(function()
+    if done then return end
+    done = true
+    net:cast("float64")
+  end)
+  local x = pg.ones(2, 5, {dtype = "float64"})
+  net(x)
+  net(x)
+  t.equal(net:cache_info().traces, 1)
+  t.equal(net(x).dtype, "float64")
+  t.check(tostring(net:graph()):find("float64"), "a graph")
 end)
