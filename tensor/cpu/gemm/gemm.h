@@ -27,7 +27,7 @@ void gemm_batched(int64_t count, BatchStrides strides, bool trans_a, bool trans_
                   const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc);
 
 // y[m, n] = x[m, k] * w[n, k]^T + bias[n], followed by relu if `relu`. bias may be null. `packed`: w as pack_right
-// packs it, or null; ignored by products that do not use it (see right_packs).
+// packs it, or null; only where right_packs is true.
 template <class T>
 void linear(int64_t m, int64_t n, int64_t k, const T* x, const T* w, const T* bias, bool relu, T* y,
             const float* packed = nullptr);
@@ -38,7 +38,7 @@ void gemm_packed(int64_t m, int64_t n, int64_t k, const float* a, const float* b
 // Whether linear<float> (trans_b) or gemm_packed is faster with a packed right side.
 bool right_packs(bool trans_b, int64_t m, int64_t n, int64_t k);
 
-// parallel_parts for parts of a product of `macs` multiply-adds. Small ones use only threads that are awake.
+// parallel_for over parts of a product of `macs` multiply-adds. Small products use only threads that are awake.
 void parallel_products(int64_t parts, int64_t macs, FunctionRef<void(int64_t begin, int64_t end)> body);
 
 // Copies a dense matrix of `columns` columns to rows that are `ld` elements apart.
