@@ -159,7 +159,8 @@ void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& 
     finish(part.p.m, part.p.n, column, p.ldc, part.c);
   };
   if (parts == 1) return work(0);
-  parallel_products(parts, macs, [&](int64_t begin, int64_t end) {  // parts are not split, because each packs all of b
+  constexpr int64_t kWorthWaking = 2 << 20;  // smaller products use only threads that are awake
+  parallel_for(parts, macs < kWorthWaking ? 1 : 0, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) work(i);
   });
 }
@@ -251,11 +252,6 @@ void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w
 }
 
 }  // namespace
-
-void parallel_products(int64_t parts, int64_t macs, FunctionRef<void(int64_t begin, int64_t end)> body) {
-  constexpr int64_t kWorthWaking = 2 << 20;
-  parallel_for(parts, macs < kWorthWaking ? 1 : 0, body);
-}
 
 template <class T>
 void place_columns(int64_t rows, int64_t columns, const T* from, int64_t ld, T* to) {

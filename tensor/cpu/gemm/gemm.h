@@ -3,8 +3,6 @@
 #pragma once
 #include <cstdint>
 
-#include "tensor/function_ref.h"
-
 namespace pg::cpu {
 
 // c[m, n] = op(a)[m, k] * op(b)[k, n]; op transposes if trans_a or trans_b. lda, ldb and ldc are distances between
@@ -37,9 +35,6 @@ void gemm_packed(int64_t m, int64_t n, int64_t k, const float* a, const float* b
 
 // Whether linear<float> (trans_b) or gemm_packed is faster with a packed right side.
 bool right_packs(bool trans_b, int64_t m, int64_t n, int64_t k);
-
-// parallel_for over parts of a product of `macs` multiply-adds. Small products use only threads that are awake.
-void parallel_products(int64_t parts, int64_t macs, FunctionRef<void(int64_t begin, int64_t end)> body);
 
 // Copies a dense matrix of `columns` columns to rows that are `ld` elements apart.
 template <class T>

@@ -23,6 +23,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // second-level cache.
 constexpr int64_t kDepth = 512, kBlockRows = 120, kBlockCols = 2048;
 static_assert(kBlockRows % 12 == 0);
+constexpr int64_t kUnpackedRows = 64;  // up to so many, and without trans_b, only the last columns of b are packed
 
 // An operand as it is stored: element (i, l) is at data[i * row + l * col]. One of the strides is 1.
 template <class T>
@@ -173,7 +174,7 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<
   const Scratch<T> packed_a_memory(a_size + b_size);
   T* const packed_a = packed_a_memory;
   T* packed_b = packed_a + a_size;
-  const bool in_place = b.stored.row == 1 && m <= kGemmUnpackedRows && !b.packed;
+  const bool in_place = b.stored.row == 1 && m <= kUnpackedRows && !b.packed;
   const bool direct =
       a.col == 1 && a.row <= kDepth && a.row % 128 != 0;  // a block of rows then fits the cache as well as a packed one
   for (int64_t j = 0; j < n; j += kBlockCols) {

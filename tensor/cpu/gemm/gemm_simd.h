@@ -4,9 +4,6 @@
 
 namespace pg::cpu {
 
-// Up to this many rows and without trans_b, gemm_simd packs only the last columns of b.
-constexpr int64_t kGemmUnpackedRows = 64;
-
 // Row-major c[m, n] = op(a)[m, k] * op(b)[k, n] for m, n, k >= 1; op transposes if asked. lda, ldb and ldc are
 // distances between stored rows, in elements. c is only written; if `adds`, the product is added to it. T is float or
 // double.
