@@ -20,9 +20,11 @@ end
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
--- A terminal of its own server, so that no setting of the user's tmux matters.
+-- A terminal of its own server, so that no setting of the user's tmux matters. Each has another socket: a server
+-- that was told to end takes connections for a while.
 local Terminal = {}
 Terminal.__index = Terminal
+local servers = 0
 
 local function open(width, height, environment)
   local home = t.tmp("home")
@@ -31,14 +33,16 @@ local function open(width, height, environment)
   t.write(home .. "/fails.lua", "local function inner(x)\n  return x.a.b\nend\ninner({})\n")
   t.write(home .. "/editor", "#!/bin/sh\nsed -i s/1/40/ \"$1\"\n")
   os.execute("chmod +x " .. quote(home .. "/editor"))
-  local self = setmetatable({server = "tmux -f /dev/null -L perigee" .. home:gsub("%W", "")}, Terminal)
+  servers = servers + 1
+  local self = setmetatable({server = "tmux -f /dev/null -S " .. quote(t.tmp("server" .. servers))}, Terminal)
   self:tmux(("new-session -d -x %d -y %d -c %s 'env HOME=%s XDG_STATE_HOME=%s EDITOR=%s/editor NO_COLOR= %s %s'"):format(
     width, height, quote(home), home, home, home, environment or "", t.program))
   return self
 end
 
 function Terminal:tmux(command)
-  local out = t.shell(self.server .. " " .. command)
+  local out, err, code = t.shell(self.server .. " " .. command)
+  if code ~= 0 then error("tmux " .. command .. ": " .. err, 0) end
   return out
 end
 
