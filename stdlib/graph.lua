@@ -26,7 +26,7 @@ local function keys_of(t, op)
   return keys
 end
 
-local max_tables = 100000   -- a table that appears twice counts twice, with all tables in it
+graph.max_tables = 100000   -- in a value; a table that appears twice counts twice, with all tables in it
 
 --- graph.describe(op, value, leaf) -> the tree of a value. leaf(tensor) returns the tree of a tensor in it.
 function graph.describe(op, value, leaf, depth, count)
@@ -35,7 +35,7 @@ function graph.describe(op, value, leaf, depth, count)
   if core.is_tensor(value) then return leaf(value) end
   if args.plain(value) then
     count.tables = count.tables + 1
-    if count.tables > max_tables then core.fail(op, "more than %d tables among arguments or results", max_tables) end
+    if count.tables > graph.max_tables then core.fail(op, "more than %d tables among arguments or results", graph.max_tables) end
     local tree = {kind = "table", keys = keys_of(value, op), values = {}}
     for i, key in ipairs(tree.keys) do tree.values[i] = graph.describe(op, value[key], leaf, depth + 1, count) end
     return tree

@@ -225,10 +225,13 @@ function param.target(target, more)
   return param.check_target("to", values)
 end
 
+param.conversions = 0  -- how often parameters have been converted
+
 --- param.convert(p, target) converts a parameter to the dtype and device of target, see param.target. Its gradient
 --- becomes zeros.
 function param.convert(p, target)
   local e = extra(p)
+  param.conversions = param.conversions + 1
   local dtype, device = target.dtype, target.device
   if e.keep_float32 and (dtype == "float16" or dtype == "bfloat16") then dtype = "float32" end
   if not floats[e.dtype] and dtype and floats[dtype] then dtype = nil end
@@ -238,6 +241,17 @@ function param.convert(p, target)
     if core.grad_state(p) then core.attach_grad(p, request_of(p)) end
   elseif e.pending and device then e.pending.device = device end
   if dtype then e.dtype = dtype end
+end
+
+--- param.follow(p, x, dtype) -> x with this dtype on p's device, for a tensor that is kept beside p: x itself, or a new
+--- tensor that counts as made outside of the trace in progress. Does not make x an input of that trace.
+function param.follow(p, x, dtype)
+  local target = {dtype = dtype, device = param.device(p)}
+  local value = core.untraced(function() return x.dtype == dtype and x.device == target.device or x:to(target) end)
+  if value == true then return x end
+  local out = core.outside_zeros(value)
+  core.untraced(out.copy_, out, value)
+  return out
 end
 
 --- param.state(p) -> "ready", "pending" (initialized, but its shape is unknown) or "none" (not initialized).

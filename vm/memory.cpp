@@ -268,10 +268,11 @@ int allocations(lua_State* L, State&) {
   return 1;
 }
 
-// Whether a text begins with "file:line:".
+// Whether a text begins with "file:line:" or "(name):line:".
 bool has_position(const std::string& text) {
-  const size_t end = text.find(": "), line = text.rfind(':', end == 0 ? 0 : end - 1);
-  return end != text.npos && line != text.npos && line + 1 < end && text.find(' ') > line &&
+  const size_t name = text[0] == '(' ? text.find(')') : 0, end = text.find(": ");
+  const size_t line = text.rfind(':', end == 0 ? 0 : end - 1);
+  return end != text.npos && line != text.npos && line + 1 < end && text.find(' ', name) > line &&
          std::all_of(text.begin() + ptrdiff_t(line) + 1, text.begin() + ptrdiff_t(end),
                      [](unsigned char c) { return std::isdigit(c); });
 }

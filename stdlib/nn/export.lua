@@ -16,13 +16,18 @@ local ipairs, pairs, select, unpack = ipairs, pairs, select, unpack
 
 local function pack(...) return {n = select("#", ...), ...} end
 
-local function example(spec, seen)
+-- Makes a value of these types. A table that occurred twice becomes two, since each tensor in it is an input of its own.
+-- `path` counts the tables and maps the open ones to their copies: a table may hold itself, which graph.describe refuses.
+local function example(op, spec, path)
   if spec.tensor then return core.ops.zeros(spec.shape, {dtype = spec.dtype, device = spec.device}) end
   if not spec.entries then return spec.value end
-  if seen[spec] then return seen[spec] end
+  if path[spec] then return path[spec] end
+  path.tables = path.tables + 1
+  if path.tables > graph.max_tables then core.fail(op, "more than %d tables among the arguments", graph.max_tables) end
   local t = {}
-  seen[spec] = t
-  for key, entry in pairs(spec.entries) do t[key] = example(entry, seen) end
+  path[spec] = t
+  for key, entry in pairs(spec.entries) do t[key] = example(op, entry, path) end
+  path[spec] = nil
   return t
 end
 
@@ -39,8 +44,8 @@ local function arguments_of(op, block, inputs)
     types = argument_types.first[block]
     if not types then core.fail(op, "call the %s once first, so that its arguments are known (or pass inputs = {…})", block._name and "block" or "function") end
   end
-  local list, seen = {n = types.n}, {}
-  for i = 1, types.n do list[i] = example(types[i], seen) end
+  local list, path = {n = types.n}, {tables = 0}
+  for i = 1, types.n do list[i] = example(op, types[i], path) end
   return list
 end
 

@@ -45,6 +45,14 @@ function states.make(optimizer, entry)
   end
 end
 
+--- states.follow(optimizer, entries) converts the states of parameters that have been converted.
+function states.follow(optimizer, entries)
+  for _, entry in ipairs(entries) do
+    local p = entry.tensor
+    for name, state in pairs(entry.states) do entry.states[name] = keep(param.follow(p, state, dtype_of(optimizer, p))) end
+  end
+end
+
 --- states.check(path, optimizer, entry, name, state) -> the state of this name from a file, on the parameter's device. Raises
 --- if it does not fit the parameter.
 function states.check(path, optimizer, entry, name, state)

@@ -3,6 +3,7 @@ local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
 local create = core.require("optim.create")
+local param = core.require("param")
 local read_groups = core.require("optim.entries").read_groups
 local states_of, multi_precision = core.require("optim.states"), core.require("optim.multi_precision")
 local sparse_grad, sparse_rows = core.require("sparse_grad"), core.require("optim.sparse_rows")
@@ -15,7 +16,7 @@ Trainer._kind = "Trainer"
 -- Fields that the trainer itself updates around each run of a traced step, or that do not change the graph; see
 -- hybrid/library.lua.
 Trainer._untraced = {
-  _updates = true, count = true, _group = true, _lrs = true, _wds = true, _counts = true, states = "shallow",
+  _updates = true, _conversions = true, count = true, _group = true, _lrs = true, _wds = true, _counts = true, states = "shallow",
   path = true, shape = true, init = true, name = true, pending = true, lr_mult = true, wd_mult = true, wd = true,
 }
 
@@ -66,7 +67,7 @@ function Trainer:init(params, optimizer, options, kvstore, compression_params, u
   self._entries, self.param_groups = read_groups("Trainer", params)
   self.optimizer = create(optimizer, options)
   for _, group in ipairs(self.param_groups) do share_rate(self.optimizer, group) end
-  self._updates, self.loss_scaler = 0, false
+  self._updates, self._conversions, self.loss_scaler = 0, param.conversions, false
   self._group = {weights = {}, grads = {}, entries = {}, n = 0}
   self._lrs, self._wds, self._counts = {}, {}, {}
   for _, entry in ipairs(self._entries) do entry.count, entry.states = 0, {} end
@@ -100,6 +101,10 @@ end
 local function refill(self, ignore_stale)
   local states, group = states_of.names(self.optimizer), self._group
   local before, n = #group.weights, 0
+  if self._conversions ~= param.conversions then
+    states_of.follow(self.optimizer, self._entries)
+    self._conversions = param.conversions
+  end
   for _, name in ipairs(states) do group[name] = group[name] or {} end
   for _, entry in ipairs(self._entries) do
     if is_due(entry, ignore_stale) then

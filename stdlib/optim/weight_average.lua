@@ -3,7 +3,7 @@ local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
 local read_params = core.require("optim.entries").read
-local merge = core.require("param").merge
+local param = core.require("param")
 local ops = core.ops
 
 local floats = {float16 = true, bfloat16 = true, float32 = true, float64 = true}
@@ -15,11 +15,12 @@ end
 
 -- The base of both averages: blend(average, value, n) returns the average with the value of update n, a float64 scalar.
 local Average = class.new("Average")
+Average._untraced = {_conversions = true}
 
 function Average:init(params, opts)
   opts = args.options(self.name, opts, self._options)
   for key, value in pairs(opts) do self[key] = args.number(self.name, key, value, 0, 1) end
-  self._entries, self.averages = {}, {}
+  self._entries, self.averages, self._conversions = {}, {}, param.conversions
   self._count = keep(ops.zeros({}, {dtype = "float64"}))
   for _, entry in ipairs(read_params(self.name, params)) do
     local p = entry.tensor
@@ -33,9 +34,20 @@ function Average:init(params, opts)
   end
 end
 
+-- Converts the averages of parameters that have been converted.
+local function follow(self)
+  if self._conversions == param.conversions then return end
+  self._conversions = param.conversions
+  for _, entry in ipairs(self._entries) do
+    local p = entry.tensor
+    self.averages[entry.path] = keep(param.follow(p, self.averages[entry.path], param.dtype(p)))
+  end
+end
+
 --- average:update() adds the current values of the parameters. Call it after each step, in pg.jit too.
 function Average:update()
   args.self("update", self, "average")
+  follow(self)
   self._count:add_(1)
   for _, entry in ipairs(self._entries) do
     local p, average = entry.tensor:detach(), self.averages[entry.path]
@@ -46,6 +58,7 @@ end
 --- average:swap() exchanges the parameters and their averages.
 function Average:swap()
   args.self("swap", self, "average")
+  follow(self)
   for _, entry in ipairs(self._entries) do
     local p, average = entry.tensor, self.averages[entry.path]
     local value = p:detach():clone()
@@ -84,7 +97,7 @@ function Average:load_states(path)
     if given.dtype ~= value.dtype then
       core.fail("load_states", "%s: '%s' is %s, the average %s", path, name, given.dtype, value.dtype)
     end
-    merge("load_states", name, value.shape, given.shape)
+    param.merge("load_states", name, value.shape, given.shape)
   end
   for name, value in pairs(known) do value:copy_(tensors[name]) end
 end

@@ -412,3 +412,21 @@ t.test("a hook that converts its block leaves it with graphs", function()
   t.equal(net(x).dtype, "float64")
   t.check(tostring(net:graph()):find("float64"), "a graph")
 end)
+
+t.test("a table that occurs twice among the arguments", function()
+  local Net = nn.HybridBlock:extend("Net")
+  function Net:forward(p, q) return p.a.y + p.b[1].y * 10 + p.b[2].y * 100 + q.y * 1000 end
+  local inner, net = {y = pg.tensor{1, 2}}, Net()
+  local pair = {a = inner, b = {inner, inner}}
+  t.close(net(pair, inner), {1111, 2222})
+  local function at(v) return {y = pg.tensor{v, v}} end
+  for _, graph in ipairs{net:freeze(), roundtrip(net)} do
+    t.close(graph(pair, inner), {1111, 2222})
+    t.close(graph({a = at(1), b = {at(2), at(3)}}, at(4)), {4321, 4321})
+  end
+  local knot = {}
+  knot.own = knot
+  local f = pg.jit(function(k) return k.own.own == k and pg.ones(1) or pg.zeros(1) end)
+  t.close(f(knot), {1})
+  t.error_contains(function() f:export(t.tmp("knot")) end, "in a cycle")
+end)
