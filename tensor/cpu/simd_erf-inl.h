@@ -121,34 +121,19 @@ HWY_INLINE V verfc(D d, V x) {
   return keep_nan<D>(x, hn::IfThenElse(hn::Lt(a, half), small, tail));
 }
 
-// With Q the upper tail of the normal distribution, exp(a^2 / 2) Q(a) times a where a is at least 2.5: polynomials in
-// a - 1.25 for a in [0, 2.5] and in 1 / a^2 for [2.5, 14.5], as above.
-inline constexpr float kNormalNear[] = {3.951533010e-06f, -1.663604892e-05f, 4.752424911e-05f, -1.686533959e-04f,
-                                        6.045594301e-04f, -1.984504342e-03f, 6.103004307e-03f, -1.752831181e-02f,
-                                        4.632265021e-02f, -1.104919673e-01f, 2.307603245e-01f};
-inline constexpr float kNormalFar[] = {0,
-                                       0,
-                                       2.501505204e+03f,
-                                       -2.101710549e+03f,
-                                       7.982466627e+02f,
-                                       -1.889059971e+02f,
-                                       3.394944824e+01f,
-                                       -5.761378810e+00f,
-                                       1.193158049e+00f,
-                                       -3.989124335e-01f,
-                                       3.989421951e-01f};
-
-// x times the normal distribution function: max(x, 0) - |x| Q(|x|), which keeps its digits below zero.
+// x times the normal distribution function: max(x, 0) - |x| Q(|x|), which keeps its digits below zero. Q(a) is the
+// upper tail; (a + 3) exp(a^2 / 2) Q(a) is a polynomial in (a - 3) / (a + 3) for a in [0, 14.5], minimax with respect
+// to the relative error. Shepherd and Laframboise, Chebyshev approximation of (1 + 2 x) exp(x^2) erfc(x) (Math. Comp.
+// 36, 1981) use that variable.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vtimes_normal(D d, V x) {
   const V a = hn::Min(hn::Abs(x), hn::Set(d, 14.5f));  // beyond it Q is 0
   const V one = hn::Set(d, 1.0f), half = hn::Set(d, 0.5f), square = hn::Mul(a, a);
-  const auto far = hn::Ge(a, hn::Set(d, 2.5f));
-  const V v = hn::IfThenElse(far, hn::Div(one, square), hn::Sub(a, hn::Set(d, 1.25f)));
-  V g = hn::IfThenElse(far, hn::Zero(d), hn::Set(d, kNormalNear[0]));
-  for (int k = 1; k < 11; ++k)
-    g = hn::MulAdd(g, v, hn::IfThenElse(far, hn::Set(d, kNormalFar[k]), hn::Set(d, kNormalNear[k])));
-  g = hn::Mul(g, hn::IfThenElse(far, one, a));
+  const V inverse = hn::Div(one, hn::Add(a, hn::Set(d, 3.0f)));
+  const V g = hn::Mul(hn::Mul(a, inverse),
+                      polynomial(d, hn::MulAdd(inverse, hn::Set(d, -6.0f), one), hn::Set(d, -2.629892842e-04f),
+                                 -8.977543912e-04f, 1.074731932e-03f, 6.920006592e-03f, -1.048009284e-02f,
+                                 -4.725528508e-02f, 2.300194055e-01f, -5.093322992e-01f, 7.290836573e-01f));
   V n;
   const V r = reduce_ln2(d, hn::Mul(square, hn::Neg(half)), &n);
   const V p = expm1_reduced(d, hn::NegMulAdd(half, product_error(d, a, a, square), r));
