@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -169,6 +170,34 @@ TEST_CASE("a packed product has the bits of the plain one, for any columns of it
           CAPTURE(k);
           CAPTURE(trans);
           CHECK(got == want);
+        }
+      }
+}
+
+TEST_CASE("a bias and relu at the end of a product have the bits of the ops one after the other") {
+  for (int64_t m : {1, 4, 12, 13, 121})
+    for (int64_t n : {1, 16, 31, 32, 33, 100})
+      for (int64_t k : {1, 37, 530}) {
+        const auto x = numbers<float>(m * k), w = numbers<float>(n * k, 5);
+        auto bias = numbers<float>(n, 6);
+        bias[n / 2] = NAN;
+        std::vector<float> plain(m * n), packed(packed_size(n, k));
+        gemm_simd<float>(false, true, m, n, k, x.data(), k, w.data(), k, plain.data(), n);
+        pack_right(true, n, k, w.data(), packed.data());
+        for (const Epilogue<float> finish :
+             {Epilogue<float>{bias.data(), false}, {nullptr, true}, {bias.data(), true}}) {
+          std::vector<float> want = plain, got(m * n), from_packed(m * n);
+          for (int64_t i = 0; i < m * n; ++i) {
+            if (finish.bias) want[i] += bias[i % n];
+            if (finish.relu && want[i] <= 0) want[i] = 0;
+          }
+          gemm_simd<float>(false, true, m, n, k, x.data(), k, w.data(), k, got.data(), n, false, finish);
+          multiply_packed(m, n, k, x.data(), packed.data(), 0, n, from_packed.data(), finish);
+          CAPTURE(m);
+          CAPTURE(n);
+          CAPTURE(k);
+          CHECK(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)) == 0);
+          CHECK(std::memcmp(want.data(), from_packed.data(), want.size() * sizeof(float)) == 0);
         }
       }
 }

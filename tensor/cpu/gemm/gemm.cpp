@@ -8,6 +8,7 @@
 #include "tensor/cpu/gemm/gemm_simd.h"
 #include "tensor/cpu/gemm/gemv_simd.h"
 #include "tensor/cpu/onednn/onednn.h"
+#include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/dtype.h"
 #include "tensor/parallel.h"
@@ -87,32 +88,24 @@ struct Block {
   }
 };
 
-// What follows a product: a bias for each column, then relu.
 template <class T>
-struct Epilogue {
-  const T* bias = nullptr;
-  bool relu = false;
-
-  // Finishes a part whose first column is `column` of the whole.
-  void operator()(int64_t rows, int64_t columns, int64_t column, int64_t ldc, T* c) const {
-    for (int64_t i = 0; i < rows; ++i) {
-      T* row = c + i * ldc;
-      if (bias)
-        for (int64_t j = 0; j < columns; ++j) row[j] += bias[column + j];
-      if (relu)
-        for (int64_t j = 0; j < columns; ++j) row[j] = row[j] <= 0 ? T(0) : row[j];
-    }
+void apply(const Epilogue<T>& finish, int64_t rows, int64_t columns, int64_t ldc, T* c) {
+  for (int64_t i = 0; i < rows; ++i) {
+    T* row = c + i * ldc;
+    if (finish.bias)
+      for (int64_t j = 0; j < columns; ++j) row[j] += finish.bias[j];
+    if (finish.relu) rectify(columns, row);
   }
-};
-
-void multiply(Path path, const Problem& p, const float* a, const float* b, float* c) {
-  if (path == Path::kRows) return multiply_rows(p, a, b, c);
-  if (path == Path::kColumns) return multiply_columns(p, a, b, c);
-  gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc);
 }
 
-void multiply(Path, const Problem& p, const double* a, const double* b, double* c) {
-  gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc);
+template <class T>
+void multiply(Path path, const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& finish = {}) {
+  if (path == Path::kBlocks)
+    return gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc, false, finish);
+  if constexpr (std::is_same_v<T, float>) {  // path_of takes blocks for others
+    path == Path::kRows ? multiply_rows(p, a, b, c) : multiply_columns(p, a, b, c);
+    apply(finish, p.m, p.n, p.ldc, c);
+  }
 }
 
 template <class T>
@@ -136,7 +129,7 @@ void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& 
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) {
     clear(p, c);
-    return finish(p.m, p.n, 0, p.ldc, c);
+    return apply(finish, p.m, p.n, p.ldc, c);
   }
   const Path path = path_of(p, a);
   const int64_t macs = p.m * p.n * p.k, task = macs_per_task(p);
@@ -154,9 +147,9 @@ void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& 
     const Block<T> part =
         by_rows ? Block<T>(p, a, b, c, first, count, 0, p.n) : Block<T>(p, a, b, c, 0, p.m, first, count);
     if constexpr (std::is_same_v<T, float>)
-      if (packed) multiply_packed(part.p.m, p.n, p.k, part.a, packed, column, part.p.n, part.c);
-    if (!packed) multiply(path, part.p, part.a, part.b, part.c);
-    finish(part.p.m, part.p.n, column, p.ldc, part.c);
+      if (packed)
+        return multiply_packed(part.p.m, p.n, p.k, part.a, packed, column, part.p.n, part.c, finish.from(column));
+    multiply(path, part.p, part.a, part.b, part.c, finish.from(column));
   };
   if (parts == 1) return work(0);
   constexpr int64_t kWorthWaking = 2 << 20;  // smaller products use only threads that are awake

@@ -120,7 +120,8 @@ struct Rows {
 // ahead.
 template <class T>
 void multiply_blocks(int64_t m, int64_t n, int64_t depth, const Rows<T>& a, const Panels<T>& b,
-                     const Operand<T>* to_pack, T* packed, T* c, int64_t ldc, bool adds, Ahead<T>& ahead) {
+                     const Operand<T>* to_pack, T* packed, T* c, int64_t ldc, bool adds, const Epilogue<T>& finish,
+                     Ahead<T>& ahead) {
   Poller poll;
   for (int64_t j = 0; j < n; j += kCols<T>, poll((m + (to_pack ? kCols<T> : 0)) * depth)) {
     Ahead<T> panel;
@@ -140,7 +141,8 @@ void multiply_blocks(int64_t m, int64_t n, int64_t depth, const Rows<T>& a, cons
                  .ldc = ldc,
                  .rows = kRows,
                  .cols = std::min(kCols<T>, n - j),
-                 .adds = adds};
+                 .adds = adds,
+                 .finish = finish.from(j)};
     for (int64_t i = 0; i < a.direct; i += kRows) {
       tile.a = a.stored + i * a.row, tile.c = c + i * ldc + j;
       tile.fetch = fetch();
@@ -167,7 +169,8 @@ struct Right {
 };
 
 template <class T>
-void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<T>& b, T* c, int64_t ldc, bool adds) {
+void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<T>& b, T* c, int64_t ldc, bool adds,
+              const Epilogue<T>& finish) {
   const int64_t depth_limit = std::min(kDepth, k);
   const int64_t a_size = round_up(round_up(std::min(kBlockRows, m), kRows) * depth_limit, 16);
   const int64_t b_size = b.packed ? 0 : round_up(std::min(kBlockCols, n), kCols<T>) * depth_limit;
@@ -182,6 +185,7 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<
     const int64_t whole = in_place ? cols / kCols<T> * kCols<T> : 0;  // columns of b that are read without packing
     for (int64_t l = 0; l < k; l += kDepth) {
       const int64_t depth = std::min(kDepth, k - l);
+      const Epilogue<T> last = l + depth == k ? finish.from(j) : Epilogue<T>{};
       const T* panels = b.packed ? b.packed + l * b.columns + (b.first + j) * depth : packed_b;
       const Operand<T> unpacked = b.stored.at(j + whole, l);
       for (int64_t i = 0; i < m; i += kBlockRows) {
@@ -197,9 +201,10 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<
         else if (l + depth < k)
           ahead = {a.at(0, l + depth), std::min(kBlockRows, m), std::min(kDepth, k - l - depth)};
         multiply_blocks<T>(count, whole, depth, rows, {b.stored.at(j, l).data, b.stored.col, kCols<T>}, nullptr,
-                           nullptr, to, ldc, adds || l > 0, ahead);
+                           nullptr, to, ldc, adds || l > 0, last, ahead);
         multiply_blocks<T>(count, cols - whole, depth, rows, {panels, kCols<T>, kCols<T> * depth},
-                           i == 0 && !b.packed ? &unpacked : nullptr, packed_b, to + whole, ldc, adds || l > 0, ahead);
+                           i == 0 && !b.packed ? &unpacked : nullptr, packed_b, to + whole, ldc, adds || l > 0,
+                           last.from(whole), ahead);
       }
     }
   }
@@ -213,9 +218,9 @@ Operand<T> columns_of(bool trans_b, const T* b, int64_t ldb) {
 
 #define PG_GEMM_SIMD(NAME, T)                                                                                        \
   void gemm_##NAME(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, \
-                   int64_t ldb, T* c, int64_t ldc, bool adds) {                                                      \
+                   int64_t ldb, T* c, int64_t ldc, bool adds, const Epilogue<T>& finish) {                           \
     const Operand<T> oa = trans_a ? Operand<T>{a, 1, lda} : Operand<T>{a, lda, 1};                                   \
-    multiply(m, n, k, oa, {columns_of(trans_b, b, ldb)}, c, ldc, adds);                                              \
+    multiply(m, n, k, oa, {columns_of(trans_b, b, ldb)}, c, ldc, adds, finish);                                      \
   }
 PG_GEMM_SIMD(f32, float)
 PG_GEMM_SIMD(f64, double)
@@ -228,8 +233,8 @@ void pack_right(bool trans_b, int64_t n, int64_t k, const float* b, float* packe
 }
 
 void multiply_packed(int64_t m, int64_t n, int64_t k, const float* a, const float* packed, int64_t first, int64_t count,
-                     float* c) {
-  multiply<float>(m, count, k, {a, k, 1}, {{}, packed, round_up(n, kCols<float>), first}, c, n, false);
+                     float* c, const Epilogue<float>& finish) {
+  multiply<float>(m, count, k, {a, k, 1}, {{}, packed, round_up(n, kCols<float>), first}, c, n, false, finish);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -243,8 +248,8 @@ namespace pg::cpu {
   HWY_EXPORT(gemm_##NAME);                                                                                            \
   template <>                                                                                                         \
   void gemm_simd<T>(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, \
-                    int64_t ldb, T* c, int64_t ldc, bool adds) {                                                      \
-    HWY_DYNAMIC_DISPATCH(gemm_##NAME)(trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds);                       \
+                    int64_t ldb, T* c, int64_t ldc, bool adds, const Epilogue<T>& finish) {                           \
+    HWY_DYNAMIC_DISPATCH(gemm_##NAME)(trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, finish);               \
   }
 PG_GEMM_SIMD(f32, float)
 PG_GEMM_SIMD(f64, double)
@@ -257,8 +262,8 @@ void pack_right(bool trans_b, int64_t n, int64_t k, const float* b, float* packe
 
 HWY_EXPORT(multiply_packed);
 void multiply_packed(int64_t m, int64_t n, int64_t k, const float* a, const float* packed, int64_t first, int64_t count,
-                     float* c) {
-  HWY_DYNAMIC_DISPATCH(multiply_packed)(m, n, k, a, packed, first, count, c);
+                     float* c, const Epilogue<float>& finish) {
+  HWY_DYNAMIC_DISPATCH(multiply_packed)(m, n, k, a, packed, first, count, c, finish);
 }
 
 }  // namespace pg::cpu

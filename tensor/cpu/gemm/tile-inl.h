@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "hwy/highway.h"
+#include "tensor/cpu/gemm/gemm_simd.h"
 #include "tensor/cpu/loops.h"
 #include "tensor/cpu/targets-inl.h"
 
@@ -109,8 +110,25 @@ struct Tile {
   T* c;
   int64_t ldc, rows, cols;  // rows and columns of c, at most kRows x kCols
   bool adds;                // adds to c instead of overwriting it
+  Epilogue<T> finish = {};  // of the columns of the tile
   Fetch fetch = {};         // what later tiles read; at most depth / kFetchSteps lines
 };
+
+// Stores the sums of a row from a column of the tile on, after what follows them.
+template <class D, class T, class V = hn::Vec<D>>
+HWY_INLINE void finish_vector(D d, V sum, const Tile<T>& p, int64_t column, T* to) {
+  const int64_t lanes = int64_t(hn::MaxLanes(d)), left = p.cols - column;
+  if (left <= 0) return;
+  const auto load = [&](const T* from)
+                        HWY_ATTR { return left < lanes ? load_part(d, from, left) : hn::LoadU(d, from); };
+  if (p.adds) sum = hn::Add(load(to), sum);
+  if (p.finish.bias) sum = hn::Add(sum, load(p.finish.bias + column));
+  if (p.finish.relu) sum = hn::IfThenElse(hn::Le(sum, hn::Zero(d)), hn::Zero(d), sum);
+  if (left < lanes)
+    store_part(d, sum, to, left);
+  else
+    hn::StoreU(sum, d, to);
+}
 
 // Computes R rows of a tile. Reads kRows rows of a, also where p.rows is less.
 template <class T, int R, bool kPackedA = true>
@@ -150,18 +168,17 @@ void multiply_tile(const Tile<T>& p) {
     }
   }
   for (; l < p.depth; ++l) step();
+  const bool plain = p.cols == kCols<T> && !p.adds && !p.finish.bias && !p.finish.relu;
   PERIGEE_UNROLL
   for (int i = 0; i < R; ++i) {
     if (i >= p.rows) continue;
     PERIGEE_UNROLL
     for (int j = 0; j < kVectors; ++j) {
-      T* to = p.c + i * p.ldc + j * kLanes;
-      const int64_t left = p.cols - j * kLanes;
-      if (left >= kLanes) {
-        hn::StoreU(p.adds ? hn::Add(hn::LoadU(d, to), acc[i][j]) : acc[i][j], d, to);
-      } else if (left > 0) {
-        store_part(d, p.adds ? hn::Add(load_part(d, to, left), acc[i][j]) : acc[i][j], to, left);
-      }
+      T* const to = p.c + i * p.ldc + j * kLanes;
+      if (plain)
+        hn::StoreU(acc[i][j], d, to);
+      else
+        finish_vector(d, acc[i][j], p, j * kLanes, to);
     }
   }
 }
