@@ -1,6 +1,7 @@
 #include "vm/state.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -22,6 +23,8 @@ constexpr int64_t kStepBytes = int64_t(1) << 20;  // at most one collector step 
 // The bytes after which a full cycle is due: few, so that temporaries stay in the caches, but more if the Lua heap is
 // large and a cycle costs more. Steps run six times as fast, since LuaJIT does twice the work that it is asked for.
 constexpr int64_t kCycleBytes = int64_t(24) << 20, kMaxCycleBytes = int64_t(48) << 20;
+// A larger share of the time costs more than the caches gain. Steps then run at half the speed.
+constexpr double kLargeShare = 0.1;
 constexpr size_t kManySuspects = 32;
 constexpr int kGcIsRunning = 9;  // LUA_GCISRUNNING of LuaJIT 2.1
 
@@ -285,17 +288,22 @@ void State::relieve_pressure(lua_State* L) {
   if (!lua_gc(L, kGcIsRunning, 0)) return;  // the host stopped the collector: a step would restart it
   const int64_t heap_kb = lua_gc(L, LUA_GCCOUNT, 0) + 1;
   const int64_t budget = std::max(std::clamp(heap_kb << 16, kCycleBytes, kMaxCycleBytes), live_bytes / 2);
+  const int64_t speed = collector_share > kLargeShare ? 3 : 6;
   collecting = true;
   const ThreadPool::Awake awake(ctx.runtime->threads());
+  const auto begin = std::chrono::steady_clock::now();
   observe_collector(ctx, [&] {
     if (look)
       collect_cycles(L);
     else if (bytes >= budget)
       lua_gc(L, LUA_GCCOLLECT, 0);
-    else if (lua_gc(L, LUA_GCSTEP, int(std::min<int64_t>(bytes * heap_kb * 3 / budget + 1, 1 << 20))))
+    else if (lua_gc(L, LUA_GCSTEP, int(std::min<int64_t>(bytes * heap_kb * speed / (2 * budget) + 1, 1 << 20))))
       pending_bytes -=
           std::clamp<int64_t>((heap_kb << 9) - kStepBytes, 0, budget / 2);  // a cycle of a large heap has ended: pause
   });
+  const auto end = std::chrono::steady_clock::now();
+  const double took = double((end - begin).count()), since = double((end - std::exchange(last_step, end)).count());
+  collector_share += (took / std::max(since, 1.0) - collector_share) / 16;
   collecting = false;
 }
 

@@ -1,6 +1,7 @@
 // State: the data of perigee in one Lua state. The first upvalue of each of our C functions points to it.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <lua.hpp>
 #include <memory>
 #include <string>
@@ -157,7 +158,9 @@ class State : public Dynamics {
   bool gc_stress = false;
   Device default_device;  // of tensors that scripts make without naming a device; only tests set it
   bool collecting = false;
-  std::vector<std::unique_ptr<Observer>> observers;  // the last one is that of ctx
+  double collector_share = 0;                            // of the time, over the last steps
+  std::chrono::steady_clock::time_point last_step = {};  // the end of the last one
+  std::vector<std::unique_ptr<Observer>> observers;      // the last one is that of ctx
 
   int64_t live_bytes = 0;     // bytes held by boxes of this state
   int64_t pending_bytes = 0;  // bytes allocated since the collector's last step; negative while no step is due
