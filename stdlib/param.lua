@@ -243,15 +243,13 @@ function param.convert(p, target)
   if dtype then e.dtype = dtype end
 end
 
---- param.follow(p, x, dtype) -> x with this dtype on p's device, for a tensor that is kept beside p: x itself, or a new
---- tensor that counts as made outside of the trace in progress. Does not make x an input of that trace.
+--- param.follow(p, x, dtype) gives x, a tensor that is kept beside p, this dtype and p's device. It stays the same
+--- tensor, since graphs may hold it, and does not become an input of a trace in progress.
 function param.follow(p, x, dtype)
   local target = {dtype = dtype, device = param.device(p)}
-  local value = core.untraced(function() return x.dtype == dtype and x.device == target.device or x:to(target) end)
-  if value == true then return x end
-  local out = core.outside_zeros(value)
-  core.untraced(out.copy_, out, value)
-  return out
+  core.untraced(function()
+    if x.dtype ~= dtype or x.device ~= target.device then core.bind(x, x:to(target)) end
+  end)
 end
 
 --- param.state(p) -> "ready", "pending" (initialized, but its shape is unknown) or "none" (not initialized).

@@ -49,7 +49,7 @@ end
 function states.follow(optimizer, entries)
   for _, entry in ipairs(entries) do
     local p = entry.tensor
-    for name, state in pairs(entry.states) do entry.states[name] = keep(param.follow(p, state, dtype_of(optimizer, p))) end
+    for _, state in pairs(entry.states) do param.follow(p, state, dtype_of(optimizer, p)) end
   end
 end
 

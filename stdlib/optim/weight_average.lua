@@ -40,7 +40,7 @@ local function follow(self)
   self._conversions = param.conversions
   for _, entry in ipairs(self._entries) do
     local p = entry.tensor
-    self.averages[entry.path] = keep(param.follow(p, self.averages[entry.path], param.dtype(p)))
+    param.follow(p, self.averages[entry.path], param.dtype(p))
   end
 end
 

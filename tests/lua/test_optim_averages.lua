@@ -209,29 +209,34 @@ end)
 t.test("states of trainers and averages follow a conversion of their parameters", function()
   local list = {{"sgd", {momentum = 0.9}}, {"adam", {}}, {"lamb", {}}, {"rmsprop", {centered = true}}, {"ftml", {}}, {"lars", {momentum = 0.9}}, {"lbsgd", {momentum = 0.5}}}
   for _, case in ipairs(list) do
-    -- Returns the weight and its average after two steps, a conversion and two steps.
-    local function run(jit, before, after, device)
+    -- Returns the weight and its average after six steps, the middle ones with the parameters converted.
+    local function run(jit, dtype, other, device)
       local name, options = unpack(case)
-      options.learning_rate = 0.1
-      local net = nn.Dense(2, {in_units = 3}):initialize("ones"):to(before)
+      options.learning_rate = 0.05
+      local net = nn.Dense(2, {in_units = 3}):initialize("ones"):to(dtype)
+      local home = net.weight.device
       local trainer, ema = optim.Trainer(net:collect_params(), name, options), optim.EMA(net, {decay = 0.5})
       local step = jit(function(x)
         pg.record(function() return net(x):square():sum() end):backward()
         trainer:step(1)
         ema:update()
       end)
-      local x = pg.tensor({{1, 2, 3}, {-1, 0.5, 1}}, {dtype = before})
-      for _ = 1, 2 do step(x) end
-      if after then
-        net:to(after, device)
-        x = x:to(after, device)
+      local x = pg.tensor({{1, 2, 3}, {-1, 0.5, 1}}, {dtype = dtype})
+      local function steps()
+        for _ = 1, 2 do step(x) end
+        t.check(ema.averages.weight.dtype == net.weight.dtype and net.weight.dtype == x.dtype)
       end
-      for _ = 1, 2 do step(x) end
-      t.check(not after or ema.averages.weight.dtype == after and net.weight.dtype == after)
+      steps()
+      net:to(other, device or home)
+      x = x:to(other, device or home)
+      steps()
+      net:to(dtype, home)  -- a graph for it is there
+      x = x:to(dtype, home)
+      steps()
       return {net.weight:to("float64", "cpu"), ema.averages.weight:to("float64", "cpu")}
     end
     for _, jit in ipairs{function(f) return f end, pg.jit} do
-      local expected = run(jit, "float64")
+      local expected = run(jit, "float64", "float64")
       t.close(run(jit, "float32", "float64"), expected, {rtol = 1e-4, what = case[1]})
       t.close(run(jit, "float64", "float32", "cpu"), expected, {rtol = 1e-4, what = case[1]})
     end

@@ -242,3 +242,9 @@ t.test("completion for zsh", function()
   if select(3, t.shell("command -v zsh")) ~= 0 then t.skip("zsh is not installed") end
   t.equal({t.shell("zsh -n '" .. t.write(t.tmp("_perigee"), text) .. "'")}, {"", "", 0})
 end)
+
+t.test("a warning about the text of -e has its position once", function()
+  local text = [[local pg = require "perigee"; pg.jit(function(x) if x:gt(0):all() then return x end return -x end)(pg.ones(2))]]
+  local _, err = t.run("-e '" .. text .. "'")
+  t.check(err:find("^perigee: warning: %(command line%):1: a branch on a bool tensor"), err)
+end)
