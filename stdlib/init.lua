@@ -24,9 +24,10 @@ core.set_graphs_swap(function(off, retracing, exporting)  -- each job has its ow
 end)
 core.require("support.changes")
 
---- core.print_warning(text) logs a warning; core.warn calls what pg.testing.on_warning has put in its place.
+--- core.print_warning(text[, placed]) logs a warning, with the script's position unless it is placed; core.warn calls what
+--- pg.testing.on_warning has put in its place. place: the position that the warning is about.
 core.tell_warning = core.print_warning
-function core.warn(text) core.tell_warning(text) end
+function core.warn(text, place) core.tell_warning(place and place .. ": " .. text or text, place ~= nil) end
 
 local args = core.require("support.args")
 local hint = core.require("support.namespace").hint

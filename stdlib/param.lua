@@ -111,9 +111,33 @@ local function request_of(p)
   return e.grad_req
 end
 
+--- The objects that keep tensors beside parameters. object:_follow(p) is called when p has another dtype or device.
+param.followers = setmetatable({}, {__mode = "k"})
+
+local function type_of(p) return p.dtype, p.device end
+
+-- Gives p a value. Followers do not make p an input of a trace in progress.
+local function rebind(p, value)
+  if not next(param.followers) or not core.has_value(p) then return core.bind(p, value) end
+  local dtype, device = core.untraced(type_of, p)
+  core.bind(p, value)
+  local now, there = core.untraced(type_of, p)
+  if now == dtype and there == device then return end
+  for object in pairs(param.followers) do object:_follow(p) end
+end
+
+--- param.follow(p, x[, dtype]) gives x, a tensor that is kept beside p, p's device and this dtype, by default p's. It
+--- stays the same tensor, since graphs may hold it, and does not become an input of a trace in progress.
+function param.follow(p, x, dtype)
+  core.untraced(function()
+    local target = {dtype = dtype or p.dtype, device = p.device}
+    if x.dtype ~= target.dtype or x.device ~= target.device then core.bind(x, x:to(target)) end
+  end)
+end
+
 --- param.bind(p, value) sets the parameter's value and attaches a gradient according to its grad_req.
 function param.bind(p, value)
-  core.bind(p, value)
+  rebind(p, value)
   local request = request_of(p)
   local now = core.grad_state(p) or "null"
   if now ~= request then core.attach_grad(p, request) end
@@ -225,31 +249,19 @@ function param.target(target, more)
   return param.check_target("to", values)
 end
 
-param.conversions = 0  -- how often parameters have been converted
-
 --- param.convert(p, target) converts a parameter to the dtype and device of target, see param.target. Its gradient
 --- becomes zeros.
 function param.convert(p, target)
   local e = extra(p)
-  param.conversions = param.conversions + 1
   local dtype, device = target.dtype, target.device
   if e.keep_float32 and (dtype == "float16" or dtype == "bfloat16") then dtype = "float32" end
   if not floats[e.dtype] and dtype and floats[dtype] then dtype = nil end
   if core.has_value(p) then
     local before = p.dtype
-    core.bind(p, p:detach():to{dtype = dtype or before, device = device or p.device}:clone())
+    rebind(p, p:detach():to{dtype = dtype or before, device = device or p.device}:clone())
     if core.grad_state(p) then core.attach_grad(p, request_of(p)) end
   elseif e.pending and device then e.pending.device = device end
   if dtype then e.dtype = dtype end
-end
-
---- param.follow(p, x, dtype) gives x, a tensor that is kept beside p, this dtype and p's device. It stays the same
---- tensor, since graphs may hold it, and does not become an input of a trace in progress.
-function param.follow(p, x, dtype)
-  local target = {dtype = dtype, device = param.device(p)}
-  core.untraced(function()
-    if x.dtype ~= dtype or x.device ~= target.device then core.bind(x, x:to(target)) end
-  end)
 end
 
 --- param.state(p) -> "ready", "pending" (initialized, but its shape is unknown) or "none" (not initialized).

@@ -268,23 +268,14 @@ int allocations(lua_State* L, State&) {
   return 1;
 }
 
-// Whether a text begins with "file:line:" or "(name):line:".
-bool has_position(const std::string& text) {
-  const size_t name = text[0] == '(' ? text.find(')') : 0, end = text.find(": ");
-  const size_t line = text.rfind(':', end == 0 ? 0 : end - 1);
-  return end != text.npos && line != text.npos && line + 1 < end && text.find(' ', name) > line &&
-         std::all_of(text.begin() + ptrdiff_t(line) + 1, text.begin() + ptrdiff_t(end),
-                     [](unsigned char c) { return std::isdigit(c); });
-}
-
 const RegistryKey kTold;  // the table: warnings that were logged, and their count at 0
 
-// print_warning(text) logs a warning with the position of the script, by default to standard error. Each is logged
-// once.
+// print_warning(text, placed) logs a warning, by default to standard error, with the position of the script unless
+// `placed`. Each is logged once.
 int print_warning(lua_State* L, State& state) {
   constexpr int kMostTold = 1000;
   std::string text = check_string(L, state, 1, "warn", "text");
-  if (const std::string position = script_position(L); !position.empty() && !has_position(text))
+  if (const std::string position = lua_toboolean(L, 2) ? "" : script_position(L); !position.empty())
     text = position + ": " + text;
   kTold.push_or_make(L, "");
   lua_pushlstring(L, text.data(), text.size());

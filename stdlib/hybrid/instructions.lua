@@ -35,8 +35,8 @@ local function truth(frame, v)
     local where = inspect.where(frame.f):match("^(.*):%-?%d+$") .. ":" .. (frame.code.lines[frame.pc - 1] or "?")
     if not warned[where] then
       warned[where] = true
-      core.warn(where .. ": a branch on a bool tensor takes the same way for true and false, since a tensor is no Lua boolean; "
-                .. "write pg.cond(pred, then_f, else_f), or pred:item() outside of graphs")
+      core.warn("a branch on a bool tensor takes the same way for true and false, since a tensor is no Lua boolean; "
+                .. "write pg.cond(pred, then_f, else_f), or pred:item() outside of graphs", where)
     end
   end
   return v

@@ -23,7 +23,7 @@ local function example(op, spec, path)
   if not spec.entries then return spec.value end
   if path[spec] then return path[spec] end
   path.tables = path.tables + 1
-  if path.tables > graph.max_tables then core.fail(op, "more than %d tables among the arguments", graph.max_tables) end
+  if path.tables > graph.max_tables then core.fail(op, "more than %d tables in an argument", graph.max_tables) end
   local t = {}
   path[spec] = t
   for key, entry in pairs(spec.entries) do t[key] = example(op, entry, path) end
@@ -44,8 +44,8 @@ local function arguments_of(op, block, inputs)
     types = argument_types.first[block]
     if not types then core.fail(op, "call the %s once first, so that its arguments are known (or pass inputs = {…})", block._name and "block" or "function") end
   end
-  local list, path = {n = types.n}, {tables = 0}
-  for i = 1, types.n do list[i] = example(op, types[i], path) end
+  local list = {n = types.n}
+  for i = 1, types.n do list[i] = example(op, types[i], {tables = 0}) end
   return list
 end
 

@@ -45,12 +45,16 @@ function states.make(optimizer, entry)
   end
 end
 
---- states.follow(optimizer, entries) converts the states of parameters that have been converted.
-function states.follow(optimizer, entries)
-  for _, entry in ipairs(entries) do
-    local p = entry.tensor
-    for _, state in pairs(entry.states) do param.follow(p, state, dtype_of(optimizer, p)) end
-  end
+--- states.follow(optimizer, entry) converts the states of a parameter that has another dtype or device than before. The
+--- residual is put aside while it is not used, since graphs may hold it.
+function states.follow(optimizer, entry)
+  local p, own = entry.tensor, entry.states
+  if not is_split(optimizer, p) then
+    if own.residual then core.untraced(own.residual.zero_, own.residual) end
+    entry.residual, own.residual = own.residual or entry.residual, nil
+  elseif entry.residual then entry.residual, own.residual = nil, entry.residual end
+  if entry.count > 0 then states.make(optimizer, entry) end
+  for _, state in pairs(own) do param.follow(p, state, dtype_of(optimizer, p)) end
 end
 
 --- states.check(path, optimizer, entry, name, state) -> the state of this name from a file, on the parameter's device. Raises

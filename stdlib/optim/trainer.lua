@@ -16,7 +16,7 @@ Trainer._kind = "Trainer"
 -- Fields that the trainer itself updates around each run of a traced step, or that do not change the graph; see
 -- hybrid/library.lua.
 Trainer._untraced = {
-  _updates = true, _conversions = true, count = true, _group = true, _lrs = true, _wds = true, _counts = true, states = "shallow",
+  _updates = true, count = true, _group = true, _lrs = true, _wds = true, _counts = true, states = "shallow",
   path = true, shape = true, init = true, name = true, pending = true, lr_mult = true, wd_mult = true, wd = true,
 }
 
@@ -67,14 +67,20 @@ function Trainer:init(params, optimizer, options, kvstore, compression_params, u
   self._entries, self.param_groups = read_groups("Trainer", params)
   self.optimizer = create(optimizer, options)
   for _, group in ipairs(self.param_groups) do share_rate(self.optimizer, group) end
-  self._updates, self._conversions, self.loss_scaler = 0, param.conversions, false
+  self._updates, self.loss_scaler = 0, false
   self._group = {weights = {}, grads = {}, entries = {}, n = 0}
   self._lrs, self._wds, self._counts = {}, {}, {}
   for _, entry in ipairs(self._entries) do entry.count, entry.states = 0, {} end
+  param.followers[self] = true
 end
 
 Trainer.__tostring = function(self)
   return string.format("Trainer(%s, %d parameters, %d updates)", self.optimizer.name, #self._entries, self._updates)
+end
+
+function Trainer:_follow(p)
+  for _, entry in ipairs(self._entries) do if entry.tensor == p then states_of.follow(self.optimizer, entry) end end
+  if self.loss_scaler and self._entries[1].tensor == p then param.follow(p, self.loss_scaler.state, "float64") end
 end
 
 -- Whether to skip a parameter that has no new gradient. Raises if that is an error.
@@ -101,10 +107,6 @@ end
 local function refill(self, ignore_stale)
   local states, group = states_of.names(self.optimizer), self._group
   local before, n = #group.weights, 0
-  if self._conversions ~= param.conversions then
-    states_of.follow(self.optimizer, self._entries)
-    self._conversions = param.conversions
-  end
   for _, name in ipairs(states) do group[name] = group[name] or {} end
   for _, entry in ipairs(self._entries) do
     if is_due(entry, ignore_stale) then

@@ -15,12 +15,12 @@ end
 
 -- The base of both averages: blend(average, value, n) returns the average with the value of update n, a float64 scalar.
 local Average = class.new("Average")
-Average._untraced = {_conversions = true}
 
 function Average:init(params, opts)
   opts = args.options(self.name, opts, self._options)
   for key, value in pairs(opts) do self[key] = args.number(self.name, key, value, 0, 1) end
-  self._entries, self.averages, self._conversions = {}, {}, param.conversions
+  self._entries, self.averages = {}, {}
+  param.followers[self] = true
   self._count = keep(ops.zeros({}, {dtype = "float64"}))
   for _, entry in ipairs(read_params(self.name, params)) do
     local p = entry.tensor
@@ -34,20 +34,13 @@ function Average:init(params, opts)
   end
 end
 
--- Converts the averages of parameters that have been converted.
-local function follow(self)
-  if self._conversions == param.conversions then return end
-  self._conversions = param.conversions
-  for _, entry in ipairs(self._entries) do
-    local p = entry.tensor
-    param.follow(p, self.averages[entry.path], param.dtype(p))
-  end
+function Average:_follow(p)
+  for _, entry in ipairs(self._entries) do if entry.tensor == p then param.follow(p, self.averages[entry.path]) end end
 end
 
 --- average:update() adds the current values of the parameters. Call it after each step, in pg.jit too.
 function Average:update()
   args.self("update", self, "average")
-  follow(self)
   self._count:add_(1)
   for _, entry in ipairs(self._entries) do
     local p, average = entry.tensor:detach(), self.averages[entry.path]
@@ -58,7 +51,6 @@ end
 --- average:swap() exchanges the parameters and their averages.
 function Average:swap()
   args.self("swap", self, "average")
-  follow(self)
   for _, entry in ipairs(self._entries) do
     local p, average = entry.tensor, self.averages[entry.path]
     local value = p:detach():clone()

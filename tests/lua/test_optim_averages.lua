@@ -242,3 +242,46 @@ t.test("states of trainers and averages follow a conversion of their parameters"
     end
   end
 end)
+
+t.test("the residual of a float16 weight is used only while the weight is float16", function()
+  local function run(jit)
+    local w = pg.param(pg.tensor{1, -2})
+    local net = nn.block{w = w, forward = function(self, x) return (self.w * x):sum() end}
+    local function make() return optim.Trainer(net:collect_params(), "sgd", {learning_rate = 1e-4, multi_precision = true}) end
+    local trainer = make()
+    local step = jit(function(x)
+      pg.record(function() return net(x) end):backward()
+      trainer:step(1)
+    end)
+    local values = {}
+    for _, dtype in ipairs{"float32", "float16", "float32", "float16", "float64"} do
+      net:to(dtype)
+      local path = t.tmp("residual.safetensors")
+      trainer:save_states(path)
+      make():load_states(path)
+      for _ = 1, 2 do step(pg.ones(2, {dtype = dtype})) end
+      values[#values + 1] = w:to("float64")
+    end
+    return values
+  end
+  t.close(run(pg.jit), run(function(f) return f end))
+end)
+
+t.test("states follow a parameter that is initialized anew with another dtype, and the scale of losses its device", function()
+  local net = nn.Dense(1, {in_units = 2}):initialize("ones")
+  local home = net.weight.device
+  local trainer = optim.Trainer(net:collect_params(), "adam", {})
+  local scaler = optim.LossScaler(trainer, {init_scale = 4})
+  local function step(x)
+    scaler:scale(pg.record(function() return net(x):sum() end)):backward()
+    trainer:step(1)
+  end
+  step(pg.ones(1, 2))
+  net:initialize("ones", {force = true, dtype = "float64"})
+  step(pg.ones(1, 2, {dtype = "float64"}))
+  net:to("cpu")
+  step(pg.ones(1, 2, {dtype = "float64", device = "cpu"}))
+  net:to(home)
+  step(pg.ones(1, 2, {dtype = "float64"}))
+  t.equal({net.weight.dtype, scaler:value():item()}, {"float64", 4})
+end)

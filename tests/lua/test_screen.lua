@@ -105,15 +105,18 @@ local function check(name, options, ...)
   local keys = {...}
   t.test(name, function()
     local terminal = open(options.width or 80, options.height or 24, options.environment)
-    terminal:wait_for_prompt()
-    terminal:type(unpack(keys))
     local expected, screen = read_screens()[name], nil
-    for _ = 1, 200 do
-      screen = terminal:screen(options.colours):gsub("LuaJIT [^)]*", "LuaJIT")
-      if screen == expected or writes then break end
-      pause(0.1)
-    end
-    terminal:tmux("kill-server")
+    local ok, e = pcall(function()
+      terminal:wait_for_prompt()
+      terminal:type(unpack(keys))
+      for _ = 1, 200 do
+        screen = terminal:screen(options.colours):gsub("LuaJIT [^)]*", "LuaJIT")
+        if screen == expected or writes then break end
+        pause(0.1)
+      end
+    end)
+    t.shell(terminal.server .. " kill-server")
+    if not ok then error(e, 0) end
     written[#written + 1] = "== " .. name .. "\n" .. screen
     if writes then return end
     if screen ~= expected then error("the screen is\n" .. screen .. "\nexpected\n" .. tostring(expected), 0) end

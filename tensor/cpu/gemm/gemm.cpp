@@ -53,13 +53,13 @@ Path path_of(const Problem& p, const float*) {
 Path path_of(const Problem&, const double*) { return Path::kBlocks; }
 
 // Multiplies at most kGemvMaxRows rows at a time.
-void multiply_rows(const Problem& p, const float* a, const float* b, float* c) {
+void multiply_rows(const Problem& p, const float* a, const float* b, float* c, const Epilogue<float>& finish) {
   const ContiguousRows rows(p.trans_a && p.m * p.k > 1, p.m, p.k, a, p.lda);
   const float* const x = rows.data;
   const int64_t ldx = p.trans_a ? p.k : p.lda;
   const auto gemv = p.trans_b ? gemv_nt_f32 : gemv_nn_f32;
   for (int64_t i = 0; i < p.m; i += kGemvMaxRows)
-    gemv(std::min(kGemvMaxRows, p.m - i), p.n, p.k, x + i * ldx, ldx, b, p.ldb, c + i * p.ldc, p.ldc, 1, {});
+    gemv(std::min(kGemvMaxRows, p.m - i), p.n, p.k, x + i * ldx, ldx, b, p.ldb, c + i * p.ldc, p.ldc, 1, finish);
 }
 
 // Computes the transposed product c^T = b^T a^T.
@@ -103,7 +103,8 @@ void multiply(Path path, const Problem& p, const T* a, const T* b, T* c, const E
   if (path == Path::kBlocks)
     return gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc, false, finish);
   if constexpr (std::is_same_v<T, float>) {  // path_of takes blocks for others
-    path == Path::kRows ? multiply_rows(p, a, b, c) : multiply_columns(p, a, b, c);
+    if (path == Path::kRows) return multiply_rows(p, a, b, c, finish);
+    multiply_columns(p, a, b, c);
     apply(finish, p.m, p.n, p.ldc, c);
   }
 }
@@ -234,8 +235,7 @@ void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t unit = begin + (downwards ? blocks - 1 - i : i) * kBlock;
       const int64_t first = unit * 16, count = std::min(n, std::min(end, unit + kBlock) * 16) - first;
-      const GemvEpilogue e{bias ? bias + first : nullptr, relu};
-      gemv_nt_f32(m, count, k, x, k, w + first * k, k, y + first, n, 1, e);
+      gemv_nt_f32(m, count, k, x, k, w + first * k, k, y + first, n, 1, Epilogue<float>{bias, relu}.from(first));
     }
   };
   if (n * k <= 2 * kGemvWeightsPerTask)

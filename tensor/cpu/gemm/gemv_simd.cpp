@@ -20,7 +20,7 @@ using V = hn::Vec<D>;
 
 // Up to this many rows a tile is eight columns wide. With AVX-512 the accumulators then use at most 24 of 32 registers.
 constexpr int kWideRows = HWY_TARGET == HWY_AVX3 ? 3 : 1;
-HWY_INLINE float finish(float sum, int64_t n, const GemvEpilogue& e) {
+HWY_INLINE float finish(float sum, int64_t n, const Epilogue<float>& e) {
   const float v = e.bias ? sum + e.bias[n] : sum;
   return e.relu && v <= 0 ? 0.0f : v;
 }
@@ -28,12 +28,12 @@ HWY_INLINE float finish(float sum, int64_t n, const GemvEpilogue& e) {
 // Finishes sums of `count` consecutive columns. Not inlined: a copy for each accumulator of a tile takes minutes to
 // compile.
 HWY_NOINLINE void finish_columns(const float* sums, int64_t count, int64_t n, float* y, int64_t y_col,
-                                 const GemvEpilogue& e) {
+                                 const Epilogue<float>& e) {
   for (int64_t i = 0; i < count; ++i) y[i * y_col] = finish(sums[i], n + i, e);
 }
 
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void finish_4(V a, V b, V c, V d, int64_t n, float* y, int64_t y_col, const GemvEpilogue& e) {
+HWY_INLINE void finish_4(V a, V b, V c, V d, int64_t n, float* y, int64_t y_col, const Epilogue<float>& e) {
   const float s[4] = {hn::GetLane(a), hn::GetLane(b), hn::GetLane(c), hn::GetLane(d)};
   finish_columns(s, 4, n, y, y_col, e);
 }
@@ -52,7 +52,7 @@ HWY_INLINE V4 fold_to_4([[maybe_unused]] Tag d, hn::Vec<Tag> v) {
 }
 
 // Applies the epilogue to the lane sums of a, b, c and d: four consecutive columns of one row.
-HWY_INLINE void finish_4(V a, V b, V c, V d, int64_t n, float* y, int64_t y_col, const GemvEpilogue& e) {
+HWY_INLINE void finish_4(V a, V b, V c, V d, int64_t n, float* y, int64_t y_col, const Epilogue<float>& e) {
   const D tag;
   const D4 d4;
   const V4 a4 = fold_to_4(tag, a), b4 = fold_to_4(tag, b), c4 = fold_to_4(tag, c), e4 = fold_to_4(tag, d);
@@ -75,7 +75,7 @@ HWY_INLINE void finish_4(V a, V b, V c, V d, int64_t n, float* y, int64_t y_col,
 // R rows of w (R is a multiple of 4) times M rows of x.
 template <int M, int R>
 HWY_INLINE void nt_tile(int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw, float* y,
-                        int64_t y_row, int64_t y_col, const GemvEpilogue& e) {
+                        int64_t y_row, int64_t y_col, const Epilogue<float>& e) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   V acc[M][R];
@@ -110,7 +110,7 @@ HWY_INLINE void nt_tile(int64_t n, int64_t k, const float* x, int64_t ldx, const
 
 template <int M>
 void nt_rows(int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw, float* y, int64_t y_row,
-             int64_t y_col, const GemvEpilogue& e) {
+             int64_t y_col, const Epilogue<float>& e) {
   constexpr int kWide = M <= kWideRows ? 8 : 4;
   int64_t j = 0;
   for (; j + kWide <= n; j += kWide) nt_tile<M, kWide>(j, k, x, ldx, w + j * ldw, ldw, y + j * y_col, y_row, y_col, e);
@@ -137,7 +137,7 @@ void nt_rows(int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, 
 }
 
 void gemv_nt(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw, float* y,
-             int64_t y_row, int64_t y_col, const GemvEpilogue& e) {
+             int64_t y_row, int64_t y_col, const Epilogue<float>& e) {
   switch (m) {
     case 1:
       return nt_rows<1>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
@@ -150,7 +150,7 @@ void gemv_nt(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const
   }
 }
 
-HWY_INLINE void finish_vector(V sum, int64_t n, int64_t count, float* y, int64_t y_col, const GemvEpilogue& e) {
+HWY_INLINE void finish_vector(V sum, int64_t n, int64_t count, float* y, int64_t y_col, const Epilogue<float>& e) {
   const D d;
   HWY_ALIGN float s[hn::MaxLanes(D())];
   const bool full = count == static_cast<int64_t>(hn::Lanes(d));
@@ -168,7 +168,7 @@ HWY_INLINE void finish_vector(V sum, int64_t n, int64_t count, float* y, int64_t
 // `count` <= C * lanes columns of w. All columns of the tile stay in registers for the whole loop over k.
 template <int M, int C>
 HWY_INLINE void nn_tile(int64_t n, int64_t count, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw,
-                        float* y, int64_t y_row, int64_t y_col, const GemvEpilogue& e) {
+                        float* y, int64_t y_row, int64_t y_col, const Epilogue<float>& e) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t last = count - (C - 1) * lanes;
@@ -199,7 +199,7 @@ HWY_INLINE void nn_tile(int64_t n, int64_t count, int64_t k, const float* x, int
 
 template <int M>
 void nn_rows(int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw, float* y, int64_t y_row,
-             int64_t y_col, const GemvEpilogue& e) {
+             int64_t y_col, const Epilogue<float>& e) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
   constexpr int kWide = M <= kWideRows ? 8 : 4;
   int64_t j = 0;
@@ -218,7 +218,7 @@ void nn_rows(int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, 
 }
 
 void gemv_nn(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw, float* y,
-             int64_t y_row, int64_t y_col, const GemvEpilogue& e) {
+             int64_t y_row, int64_t y_col, const Epilogue<float>& e) {
   switch (m) {
     case 1:
       return nn_rows<1>(n, k, x, ldx, w, ldw, y, y_row, y_col, e);
@@ -242,13 +242,13 @@ HWY_EXPORT(gemv_nt);
 HWY_EXPORT(gemv_nn);
 
 void gemv_nt_f32(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw, float* y,
-                 int64_t y_row, int64_t y_col, const GemvEpilogue& epilogue) {
-  HWY_DYNAMIC_DISPATCH(gemv_nt)(m, n, k, x, ldx, w, ldw, y, y_row, y_col, epilogue);
+                 int64_t y_row, int64_t y_col, const Epilogue<float>& finish) {
+  HWY_DYNAMIC_DISPATCH(gemv_nt)(m, n, k, x, ldx, w, ldw, y, y_row, y_col, finish);
 }
 
 void gemv_nn_f32(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw, float* y,
-                 int64_t y_row, int64_t y_col, const GemvEpilogue& epilogue) {
-  HWY_DYNAMIC_DISPATCH(gemv_nn)(m, n, k, x, ldx, w, ldw, y, y_row, y_col, epilogue);
+                 int64_t y_row, int64_t y_col, const Epilogue<float>& finish) {
+  HWY_DYNAMIC_DISPATCH(gemv_nn)(m, n, k, x, ldx, w, ldw, y, y_row, y_col, finish);
 }
 
 }  // namespace pg::cpu
