@@ -1,6 +1,5 @@
 // Memory and threads: scopes that free their tensors, statistics, limits for tests.
 #include <algorithm>
-#include <cctype>
 #include <unordered_set>
 
 #include "tensor/runtime.h"
