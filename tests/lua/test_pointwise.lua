@@ -24,6 +24,23 @@ t.test("integers keep their dtype in arithmetic and give float32 in division and
   t.equal(ints{1, 2}:floor(), ints{1, 2})
 end)
 
+t.test("rounding keeps the sign, of zero too", function()
+  for _, op in ipairs{"floor", "ceil", "round", "trunc"} do
+    local in_graph = pg.jit(function(x, one) return pg[op](x * one) end)
+    for _, v in ipairs{0, 0.3, 0.5, 0.7, 1.5, 2.5} do
+      for _, n in ipairs{1, 5, 40} do
+        local one, x = pg.ones{n}, pg.full({n}, v)
+        for _, value in ipairs{x, -x} do
+          local sign = one:copysign(value)
+          t.equal(one:copysign(pg[op](value)), sign)
+          t.equal(one:copysign(in_graph(value, one)), sign)
+          t.equal(in_graph(value, one), pg[op](value))
+        end
+      end
+    end
+  end
+end)
+
 t.test("small integers wrap around", function()
   t.equal(ints({200}, "uint8") + 100, ints({44}, "uint8"))
   t.equal(ints({-128}, "int8"):neg(), ints({-128}, "int8"))

@@ -106,10 +106,17 @@ PERIGEE_LANES1(operator-, hn::Neg)
 PERIGEE_LANES1(neg, hn::Neg)
 PERIGEE_LANES1(abs, hn::Abs)
 PERIGEE_LANES1(sqrt, hn::Sqrt)
-PERIGEE_LANES1(floor, hn::Floor)
-PERIGEE_LANES1(ceil, hn::Ceil)
-PERIGEE_LANES1(round, hn::Round)
-PERIGEE_LANES1(trunc, hn::Trunc)
+// The result has the sign of x, 0 too, which Highway loses where the processor has no instruction for it.
+#define PERIGEE_ROUNDING(name, function)                                              \
+  template <class D>                                                                  \
+  HWY_INLINE Lanes<D> name(Lanes<D> x) {                                              \
+    return HWY_TARGET <= HWY_SSE4 ? function(x.v) : hn::CopySign(function(x.v), x.v); \
+  }
+PERIGEE_ROUNDING(floor, hn::Floor)
+PERIGEE_ROUNDING(ceil, hn::Ceil)
+PERIGEE_ROUNDING(round, hn::Round)
+PERIGEE_ROUNDING(trunc, hn::Trunc)
+#undef PERIGEE_ROUNDING
 PERIGEE_LANES2(operator+, hn::Add)
 PERIGEE_LANES2(operator-, hn::Sub)
 PERIGEE_LANES2(operator*, hn::Mul)
