@@ -102,7 +102,7 @@ inline constexpr Field kTile[] = {F(kind),  F(dtype),    F(rounded), F(compute),
 PG_COMPLETE(kTile, TileValue);
 #undef F
 #define F(field) PG_FIELD(TileBody, field)
-inline constexpr Field kBody[] = {F(space), F(inputs), F(values), F(outputs), F(reduction)};
+inline constexpr Field kBody[] = {F(space), F(inputs), F(values), F(outputs), F(reductions)};
 PG_COMPLETE(kBody, TileBody);
 #undef F
 // OpDef is listed in part: sizeof(OpDef) covers its other fields.

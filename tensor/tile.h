@@ -1,5 +1,5 @@
 // Fused pointwise computations as graphs pass them to a device: one index space, inputs that broadcast to it, values in
-// static single assignment form, outputs, and at most one final reduction over the last dims.
+// static single assignment form, outputs, and final reductions over the last dims.
 #pragma once
 #include <memory>
 #include <span>
@@ -46,7 +46,7 @@ struct TileOutput {
 
 // The reduction of a value over the last dims of the space.
 struct TileReduction {
-  const OpDef* op = nullptr;  // null: there is none; see tile_reduces
+  const OpDef* op = nullptr;  // see tile_reduces
   int32_t value = -1;
   DType storage = DType::kFloat32;  // of the value that is reduced
   int64_t row = 1;                  // number of elements per total
@@ -58,7 +58,7 @@ struct TileBody {
   std::vector<TileInput> inputs;
   std::vector<TileValue> values;  // operands come before their users
   std::vector<TileOutput> outputs;
-  TileReduction reduction;
+  std::vector<TileReduction> reductions;  // of one `row`; at most one on other devices than the CPU
 };
 
 // How a body of one-element tensors runs again and again: after each run, input `in` takes the value of output `out`.
@@ -84,9 +84,9 @@ struct TileCall {
 class TileKernel {
  public:
   virtual ~TileKernel() = default;
-  // `in`: the inputs of the body, with any strides. `out`: its outputs, contiguous, followed by the result of the
-  // reduction if there is one. An output may use the memory of an input of the same shape and element size. `stream`:
-  // for devices other than the CPU.
+  // `in`: the inputs of the body, with any strides. `out`: its outputs, contiguous, followed by the results of its
+  // reductions. An output may use the memory of an input of the same shape and element size. `stream`: for devices
+  // other than the CPU.
   virtual void run(std::span<const View> in, std::span<const View> out, void* stream = nullptr) const = 0;
   // Runs the body at most `most` times with its state in the first-level cache. `in` holds the state before, `out`
   // takes that after the last run; they may be the same memory. Every output is a carry or the flag. Returns the number
@@ -105,7 +105,7 @@ std::shared_ptr<const TileKernel> make_tile_kernel(TileBody body);
 
 // Whether a kOp value may apply this pointwise op in dtype `compute`.
 bool tile_computes(const OpDef& op, DType compute);
-// Whether the op can be the reduction of a body: it sums, multiplies, counts or takes an extreme.
+// Whether the op can be a reduction of a body: it sums, multiplies, counts or takes an extreme.
 bool tile_reduces(const OpDef& op);
 // Converts the attributes of an op to numbers, in order: flags become 0 or 1, choices become their index.
 void tile_params(const OpDef& op, const Attrs& attrs, double* params);

@@ -1,4 +1,4 @@
-// Fusion: pointwise ops that feed each other, with at most one reduction at their end, become one kFused node.
+// Fusion: pointwise ops that feed each other, with reductions at their end, become one kFused node.
 //
 // The pass is greedy, in the order of the nodes. Each node joins the groups of its producers. Then groups that read the
 // same tensor join. A group is a set of nodes over one shape, its index space. No path leaves a group and enters it
@@ -13,6 +13,7 @@
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 #include "graph/plan/fused.h"
+#include "graph/plan/fused_body.h"
 
 namespace pg {
 namespace {
@@ -23,7 +24,9 @@ struct Group {
   std::vector<int32_t> sources;  // nodes outside that the members read (once each); an effect before an effect
   Dims space;
   bool fusable = false;
-  int32_t reduction = -1;  // the member that is a reduction, or -1
+  std::vector<int32_t> reductions;  // the members that are reductions, ascending
+  int64_t row = 0;                  // number of elements per total of the reductions; 0 without
+  bool lone() const { return members.size() == reductions.size(); }  // nothing but reductions
 };
 
 bool insert_sorted(std::vector<int32_t>& list, int32_t value) {
@@ -106,13 +109,15 @@ class Grouping {
     if (!own.fusable) {
       if (!reduces(node)) return;
       own.fusable = true;
-      own.reduction = i;
+      own.reductions = {i};
       own.space = graph_.type(node.inputs[0]).shape;
+      own.row = reduced_row(node, graph_.type(node.inputs[0]));
     }
     for (const Operand& operand : node.inputs)
       if (operand.is_node() && of_[size_t(operand.node)] != of_[size_t(i)])
         try_join(of_[size_t(operand.node)], of_[size_t(i)]);
-    if (own.members.size() == 1 && own.reduction == i && of_[size_t(i)] == i) own.fusable = false;  // nothing joined it
+    const Group& now = groups_[size_t(of_[size_t(i)])];
+    if (now.lone() && max_reductions(node.types[0].device) == 1) own.fusable = false;
   }
 
   // Joins groups over one space that read the same tensor and are close to each other, so that the tensor is read once.
@@ -121,17 +126,18 @@ class Grouping {
     const std::vector<int32_t>& readers = readers_[size_t(i)];
     if (readers.size() < 2 || readers.size() > 64 || graph_.nodes[size_t(i)].types.size() != 1) return;
     const int64_t count = numel(graph_.nodes[size_t(i)].types[0].shape);
-    int32_t last = -1;
+    std::vector<int32_t> before;  // earlier readers over this space
     for (int32_t reader : readers) {
-      const int32_t id = of_[size_t(reader)];
-      const Group& group = groups_[size_t(id)];
+      const Group& group = groups_[size_t(of_[size_t(reader)])];
       if (!group.fusable || numel(group.space) != count) continue;
-      if (last >= 0 && of_[size_t(last)] != id) {
-        int32_t a = of_[size_t(last)], b = id;
+      for (size_t k = before.size(); k-- > 0;) {
+        int32_t a = of_[size_t(before[k])], b = of_[size_t(reader)];
+        if (a == b) break;
         if (place_[size_t(a)] > place_[size_t(b)]) std::swap(a, b);
-        if (place_[size_t(b)] - place_[size_t(a)] <= kClose && groups_[size_t(a)].space == group.space) try_join(a, b);
+        if (place_[size_t(b)] - place_[size_t(a)] > kClose) continue;
+        if (groups_[size_t(a)].space == groups_[size_t(b)].space) try_join(a, b);
       }
-      last = reader;
+      before.push_back(reader);
     }
   }
 
@@ -147,7 +153,7 @@ class Grouping {
   bool one_space(const Group& a, const Group& b) const {
     if (a.space == b.space) return true;
     const bool small_a = numel(a.space) == 1, small_b = numel(b.space) == 1;
-    if (small_a && small_b) return a.reduction < 0 && b.reduction < 0;
+    if (small_a && small_b) return a.reductions.empty() && b.reductions.empty();
     return (small_a && private_to(a, b)) || (small_b && private_to(b, a));
   }
 
@@ -161,7 +167,15 @@ class Grouping {
     return true;
   }
 
+  // Whether a member of `reader` reads a reduction of the group.
+  static bool reads_total(const Group& reader, const Group& group) {
+    return std::any_of(group.reductions.begin(), group.reductions.end(),
+                       [&](int32_t total) { return contains(reader.sources, total); });
+  }
+
   bool within_limits(const Group& merged) const {
+    const Device device = graph_.nodes[size_t(merged.members[0])].types[0].device;
+    if (merged.reductions.size() > max_reductions(device)) return false;
     const size_t more = numel(merged.space) == 1 ? 8 : 1;
     if (merged.members.size() > kMaxFusedSteps * more || merged.sources.size() > kMaxFusedInputs * more) return false;
     if (merged.members.size() <= kMaxFusedOutputs * more) return true;
@@ -176,11 +190,9 @@ class Grouping {
 
   void try_join(int32_t a, int32_t b) {
     const Group &x = groups_[size_t(a)], &y = groups_[size_t(b)];
-    if (!x.fusable || !y.fusable || (x.reduction >= 0 && y.reduction >= 0)) return;
-    if ((x.reduction >= 0 && contains(y.sources, x.reduction)) ||
-        (y.reduction >= 0 && contains(x.sources, y.reduction)))
-      return;
-    if (!one_space(x, y)) return;
+    if (!x.fusable || !y.fusable || (x.lone() && y.lone())) return;
+    if (x.row != 0 && y.row != 0 && x.row != y.row) return;
+    if (reads_total(x, y) || reads_total(y, x) || !one_space(x, y)) return;
     Group merged;
     merged.members = joined(x.members, y.members);
     for (int32_t source : joined(x.sources, y.sources))
@@ -190,7 +202,8 @@ class Grouping {
             ? x.space
             : y.space;
     merged.fusable = true;
-    merged.reduction = std::max(x.reduction, y.reduction);
+    merged.reductions = joined(x.reductions, y.reductions);
+    merged.row = std::max(x.row, y.row);
     if (!within_limits(merged) || !make_neighbours(a, b)) return;
     for (int32_t member : x.members) of_[size_t(member)] = b;
     groups_[size_t(a)] = {};

@@ -1,5 +1,5 @@
 // FusedKernel: the body of a kFused node as one kernel. A body is a Graph of pointwise ops over inputs that broadcast
-// to one index space. It has any number of outputs, and at most one reduction, at its end.
+// to one index space. It has any number of outputs, and reductions at its end.
 #pragma once
 #include <memory>
 #include <span>
@@ -14,9 +14,12 @@ namespace pg {
 // another dtype, or `broadcast_to` and `detach`, which cost nothing in a body.
 bool fusable(const Node& node);
 
-// Whether the node may be the reduction at the end of a body, given the type of its operand: sum, mean, prod, amax,
+// Whether the node may be a reduction at the end of a body, given the type of its operand: sum, mean, prod, amax,
 // amin, sum_squares, count_nonzero, any, all and sum_to over trailing dims.
 bool fusable_reduction(const Node& node, const Type& reduced);
+
+// How many reductions a body may have on this device.
+inline size_t max_reductions(Device device) { return host_reads(device) ? 4 : 1; }
 
 // Larger bodies do not pay, because registers and streams no longer fit in the first-level cache. A body whose tensors
 // all have one element costs a nanosecond per step and a few per output: it may have 8 times as many of each.
@@ -26,10 +29,11 @@ inline constexpr int kMaxFusedSteps = 256;  // nodes that are neither inputs nor
 
 // An immutable kernel. Several threads may call `run` at once.
 //
-// Requirements on a body, besides verify(body): every kOp node is fusable, except for one fusable_reduction that no
-// node reads. kInput nodes have any shape. There may be kConstant nodes and immediates. Every output has the shape of
-// the index space (the joint shape of all nodes without the reduction), one element, or the shape of the reduction. An
-// intermediate node may have any shape that broadcasts to the index space.
+// Requirements on a body, besides verify(body): every kOp node is fusable, or is one of max_reductions nodes that are
+// fusable_reductions over rows of one length and that no node reads. kInput nodes have any shape. There may be
+// kConstant nodes and immediates. Every output has the shape of the index space (the joint shape of all nodes without
+// the reductions), one element, or the shape of a reduction. An intermediate node may have any shape that broadcasts to
+// the index space.
 //
 // The results have the same bits as the ops one by one, for any number of threads. Only the sign of a NaN, which
 // copysign can show, is unspecified.

@@ -263,7 +263,6 @@ class Translator {
 
   void add_reduction(size_t i) {
     const Node& n = g_.nodes[i];
-    if (tiles().reduction.op) refuse(i, "a second reduction");
     if (n.inputs.empty() || !n.inputs[0].is_node()) refuse(i, "must not be in a body");
     const Type& type = g_.type(n.inputs[0]);
     if (!fusable_reduction(n, type)) refuse(i, "neither pointwise nor a reduction of trailing dims");
@@ -274,17 +273,19 @@ class Translator {
     r.storage = type.dtype;
     r.row = reduced_row(n, type);
     r.dtype = n.types[0].dtype;
-    tiles().reduction = r;
-    reduction_node_ = int32_t(i);
+    reductions_.emplace(int32_t(i), r);
   }
 
   void add_outputs() {
-    int32_t reduced = -1;
+    std::vector<int32_t> reduced;
     for (size_t k = 0; k < g_.outputs.size(); ++k) {
       const Operand& o = g_.outputs[k];
-      if (o.node == reduction_node_ && reduction_node_ >= 0) {
-        if (reduced >= 0) refuse(size_t(o.node), "the reduction is an output twice");
-        reduced = int32_t(k);
+      if (const auto found = reductions_.find(o.node); found != reductions_.end()) {
+        const TileReduction& r = found->second;
+        if (!tiles().reductions.empty() && r.row != tiles().reductions[0].row)
+          refuse(size_t(o.node), "reduces rows of another length than the reduction before it");
+        tiles().reductions.push_back(r);
+        reduced.push_back(int32_t(k));
         continue;
       }
       const Type& type = g_.type(o);
@@ -294,10 +295,9 @@ class Translator {
       tiles().outputs.push_back({values_[size_t(o.node)], type.dtype, count == 1});
       out_.outputs.push_back(int32_t(k));
     }
-    if (reduced >= 0)
-      out_.outputs.push_back(reduced);
-    else
-      tiles().reduction.op = nullptr;
+    if (const size_t most = max_reductions(device_); tiles().reductions.size() > most)
+      throw Error(fmt::format("fused: more than {} reductions", most));
+    out_.outputs.insert(out_.outputs.end(), reduced.begin(), reduced.end());
   }
 
   const Graph& g_;
@@ -305,7 +305,7 @@ class Translator {
   TranslatedBody out_;
   std::vector<int32_t> values_;  // by node; -1: none
   std::map<std::tuple<int32_t, DType, DType>, int32_t> converted_;
-  int32_t reduction_node_ = -1;
+  std::map<int32_t, TileReduction> reductions_;  // by node
 };
 
 // Returns a bit mask of the dims that the node reduces.

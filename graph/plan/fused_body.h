@@ -18,7 +18,7 @@ struct DivisorCheck {
 struct TranslatedBody {
   TileBody tiles;
   std::vector<Value> constants;  // arrays; among the inputs of `tiles` they follow those of the graph
-  std::vector<int32_t> outputs;  // by output of `tiles`, the reduction last: the output of the graph
+  std::vector<int32_t> outputs;  // by output of `tiles`, reductions last: the output of the graph
   std::vector<DivisorCheck> checks;
 };
 

@@ -12,7 +12,7 @@
 namespace pg::cuda {
 
 void Body::run(Stream& stream, const Dims& space, const Call& given) const {
-  const bool reduces = tiles().reduction.op != nullptr;
+  const bool reduces = !tiles().reductions.empty();
   CudaCall call(body_, space, given.in, given.out.first(given.out.size() - reduces), given.host, given.numbers);
   if (reduces) return reduce(stream, call, given.out.back());
   if (call.elements() == 0) return;
@@ -23,7 +23,7 @@ void Body::run(Stream& stream, const Dims& space, const Call& given) const {
 
 // The totals of the values that the body computes. The argument of a kernel is that of a reduction before the words.
 void Body::reduce(Stream& stream, const CudaCall& call, const View& out) const {
-  const TileReduction& r = tiles().reduction;
+  const TileReduction& r = tiles().reductions.front();
   const Reduction how = reduction_of(r.op->name, r.row);
   if (out.numel() == 0) return;
   if (call.elements() == 0) return fill_view(stream, out, neutral(how));

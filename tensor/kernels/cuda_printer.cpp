@@ -62,7 +62,7 @@ std::string CudaPrinter::kernel(const std::string& name) const {
 }
 
 std::string CudaPrinter::element() const {
-  const TileReduction& r = tiles().reduction;
+  const TileReduction& r = tiles().reductions.front();
   return fmt::format(
       "__device__ inline {} element(const Words<{}>& a, int64_t at) {{\n"
       "    using I = {};\n"

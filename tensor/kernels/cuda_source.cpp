@@ -24,7 +24,7 @@ bool refuses_some(const TileValue& value) {
 std::vector<bool> needed_values(const TileBody& body) {
   std::vector<bool> needed(body.values.size(), false);
   for (const TileOutput& out : body.outputs) needed[size_t(out.value)] = true;
-  if (body.reduction.op) needed[size_t(body.reduction.value)] = true;
+  for (const TileReduction& r : body.reductions) needed[size_t(r.value)] = true;
   for (size_t v = needed.size(); v-- > 0;)
     for (int k = 0; needed[v] && k < body.values[v].count; ++k) needed[size_t(body.values[v].operands[k])] = true;
   return needed;
@@ -62,7 +62,7 @@ std::string CudaBody::key() const {
   }
   for (const TileOutput& o : tiles.outputs)
     key += '>' + std::to_string(o.value) + char('a' + int(o.dtype)) + (o.single ? "1" : "");
-  if (const TileReduction& r = tiles.reduction; r.op)
+  for (const TileReduction& r : tiles.reductions)
     key += '>' + std::to_string(r.value) + char('a' + int(r.dtype)) + r.op->name;
   return key + ':';
 }
@@ -138,7 +138,7 @@ bool CudaCall::fits_in_32_bits() const {
 // operands in the order of positions have to be aligned to it. A group does not cross the end of the last dim, so that
 // its elements are one stride apart in the others.
 int CudaCall::choose_width() const {
-  if (body_.refuses || body_.tiles.reduction.op) return 1;
+  if (body_.refuses || !body_.tiles.reductions.empty()) return 1;
   int64_t widest = 0;
   for (size_t k = 0; k < operands_; ++k)
     if (form_[k] == 'f') widest = std::max<int64_t>(widest, size_of(body_.operand_dtype(k)));

@@ -272,6 +272,51 @@ TEST_CASE("fused: a body may end with a reduction") {
       }
 }
 
+TEST_CASE("fused: a body may end with several reductions of one length") {
+  std::mt19937 rng(19);
+  struct Case {
+    Dims shape;
+    Ints dims;
+  };
+  const Case cases[] = {{{3, 5}, {2}},   {{40, 300}, {2}},         {{5, 5000}, {2}},   {{2, 3, 4, 70}, {3, 4}},
+                        {{300, 7}, {2}}, {{2, 9000}, {}},          {{3, 400000}, {2}}, {{600000}, {1}},
+                        {{0, 4}, {2}},   {{2, 1, 64, 64}, {3, 4}}, {{20, 2049}, {2}},  {{17, 300000}, {2}}};
+  for (const Case& c : cases) {
+    GraphMaker g;
+    const Operand x = g.input(c.shape), row = g.input({c.shape.back()});
+    const Operand y = g.op("mul", {g.op("add", {x, row}), x});
+    const auto reduce = [&](const char* op, const Operand& of) {
+      g.output(g.op(op, {of}, {{"dim", c.dims}, {"keepdim", true}}));
+    };
+    reduce("sum", y);
+    reduce("sum_squares", x);  // of an input
+    g.output(g.op("exp", {y}));
+    reduce("amax", y);
+    reduce("any", g.op("gt", {x, row}));
+    check_body(g.graph, inputs_of(rng, g.graph, true));
+  }
+}
+
+TEST_CASE("fused: sums of long rows are added up as their elements are computed") {
+  std::mt19937 rng(20);
+  // The rests of 4096 elements: a few, vectors of the machine and a few, one less than a block.
+  const Dims shapes[] = {{3, 2049}, {2, 4101}, {3, 4115}, {5, 4519}, {2, 8191}, {1, 600017}};
+  for (const Dims& shape : shapes)
+    for (const DType t : {DType::kFloat32, DType::kBFloat16, DType::kInt32})
+      for (const bool special : {false, true}) {
+        GraphMaker g;
+        const Operand x = g.input(shape, t), y = g.input(shape, t);
+        const Operand sum = g.op("add", {x, y}), product = g.op("mul", {sum, x});
+        const auto reduce = [&](const char* op, const Operand& of) { g.output(g.op(op, {of}, {{"dim", Ints{2}}})); };
+        reduce("sum", product);
+        g.output(product);
+        if (t == DType::kFloat32) reduce("sum_squares", sum);
+        if (t != DType::kInt32) reduce("mean", x);
+        reduce("sum", sum);
+        check_body(g.graph, inputs_of(rng, g.graph, special));
+      }
+}
+
 TEST_CASE("fused: sum_to is a reduction when it takes trailing dims") {
   std::mt19937 rng(18);
   GraphMaker g;
@@ -331,8 +376,12 @@ TEST_CASE("fused: bodies that break the rules are refused") {
   CHECK(refusal([](GraphMaker& g) {
           const Operand x = g.input({4, 3});
           g.output(g.op("sum", {x}));
-          g.output(g.op("amax", {x}));
-        }) == "fused: node 2 (amax): a second reduction");
+          g.output(g.op("amax", {x}, {{"dim", Ints{2}}}));
+        }) == "fused: node 2 (amax): reduces rows of another length than the reduction before it");
+  CHECK(refusal([](GraphMaker& g) {
+          const Operand x = g.input({4, 3});
+          for (const char* op : {"sum", "amax", "amin", "mean", "prod"}) g.output(g.op(op, {x}));
+        }) == "fused: more than 4 reductions");
 }
 
 namespace {

@@ -310,7 +310,7 @@ PERIGEE_KERNEL(wide, Words<9>) {
 TEST_CASE("cuda source: the value that a body reduces is a function of the position") {
   Body b = wide_body(8);
   b.outputs.pop_back();
-  b.reduction = {&registry().require("sum"), 3, DType::kFloat32, 8, DType::kFloat32};
+  b.reductions = {{&registry().require("sum"), 3, DType::kFloat32, 8, DType::kFloat32}};
   CHECK(Operands(b, 1).call().element() == R"(__device__ inline float element(const Words<8>& a, int64_t at) {
     using I = int32_t;
     const I i = I(at);

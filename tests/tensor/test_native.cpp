@@ -19,16 +19,19 @@ constexpr int64_t kCount = 300;  // elements: two blocks and a rest
 constexpr int kInputs = 3;       // of each kind
 constexpr int kLocals = 3;       // cells of a block's memory for floats, and as many for bools
 constexpr int kOutputs = 3;      // of each kind
+constexpr int kSums = 2;
 
 using Kind = NativeKind;
 constexpr Kind kKinds[] = {Kind::kFloat, Kind::kHalf, Kind::kBFloat16, Kind::kBool};
 
-// The table of addresses: inputs of each kind, one-element inputs of each kind, local cells, outputs of each kind.
+// The table of addresses: inputs of each kind, one-element inputs of each kind, local cells, outputs of each kind,
+// sums.
 int32_t input_cell(Kind kind, int i) { return int(kind) * kInputs + i; }
 int32_t single_cell(Kind kind, int i) { return 4 * kInputs + input_cell(kind, i); }
 int32_t local_cell(bool bools, int i) { return 8 * kInputs + int(bools) * kLocals + i; }
 int32_t output_cell(Kind kind, int i) { return 8 * kInputs + 2 * kLocals + int(kind) * kOutputs + i; }
-constexpr int kCells = 8 * kInputs + 2 * kLocals + 4 * kOutputs;
+int32_t sum_cell(int i) { return 8 * kInputs + 2 * kLocals + 4 * kOutputs + i; }
+constexpr int kCells = 8 * kInputs + 2 * kLocals + 4 * kOutputs + kSums;
 
 float any_number(std::mt19937& rng) {
   const float special[] = {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 1e-40f, -3e38f, 65520.0f, 0.5f, 2.5f};
@@ -46,6 +49,7 @@ class Memory {
           put(kind, input_cell(kind, i), k, rng);
           if (k == 0) put(kind, single_cell(kind, i), 0, rng);
         }
+    for (int i = 0; i < kSums; ++i) cells_[size_t(sum_cell(i))].assign(kCount * 4 + 64, 0);
     for (int c = 0; c < kCells; ++c) table_[size_t(c)] = reinterpret_cast<char*>(cells_[size_t(c)].data());
   }
   void run(const std::vector<Step>& steps, int64_t n, bool repeatable) {
@@ -53,16 +57,20 @@ class Memory {
   }
   // Whether all outputs of the kind are the same, any NaN for any other.
   bool same(const Memory& other, Kind kind) const {
-    for (int i = 0; i < kOutputs; ++i) {
-      const uint8_t *a = cells_[size_t(output_cell(kind, i))].data(),
-                    *b = other.cells_[size_t(output_cell(kind, i))].data();
-      for (int64_t k = 0; k < kCount + 8; ++k)
-        if (number(kind, a, k) != number(kind, b, k)) return false;
-    }
+    for (int i = 0; i < kOutputs; ++i)
+      if (!same(other, kind, output_cell(kind, i))) return false;
+    for (int i = 0; kind == Kind::kFloat && i < kSums; ++i)
+      if (!same(other, kind, sum_cell(i))) return false;
     return true;
   }
 
  private:
+  bool same(const Memory& other, Kind kind, int32_t cell) const {
+    const uint8_t *a = cells_[size_t(cell)].data(), *b = other.cells_[size_t(cell)].data();
+    for (int64_t k = 0; k < kCount + 8; ++k)
+      if (number(kind, a, k) != number(kind, b, k)) return false;
+    return true;
+  }
   // The bits of an element; 1 for any NaN.
   static uint32_t number(Kind kind, const uint8_t* from, int64_t k) {
     if (kind == Kind::kBool) return from[k];
@@ -140,7 +148,9 @@ class RandomChain {
   }
 
   void step() {
-    const uint32_t choice = rng_() % 16;
+    const uint32_t choice = rng_() % 17;
+    if (choice == 16 && !bools_ && sums_ < kSums)  // each sum once
+      return push(rng_() % 2 ? ChainOp::kAddUp : ChainOp::kAddSquares, {sum_cell(sums_++), 0, false});
     if (choice == 0) return load(Kind(rng_() % 4));
     if (choice == 1) return store(bools_ ? Kind::kBool : Kind(rng_() % 3));
     if (choice == 2 || choice == 3) {
@@ -192,6 +202,7 @@ class RandomChain {
 
   std::mt19937 rng_;
   bool bools_ = false;
+  int sums_ = 0;
   uint32_t written_[2] = {};  // local cells
 };
 

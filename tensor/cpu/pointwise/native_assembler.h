@@ -183,6 +183,10 @@ class Assembler : public Xbyak::CodeGenerator {
         return vmaxps(to, x, y);
       case Op::kMin:
         return vminps(to, x, y);
+      case Op::kSquareAdd:
+        if (!y.isMEM() && y.getIdx() == to.getIdx()) return vfmadd231ps(to, x, x);
+        move(to, x);
+        return vfmadd213ps(to, to, y);
       case Op::kSqrt:
         return vsqrtps(to, x);
       case Op::kRound:

@@ -24,6 +24,7 @@ enum class NativeOp : uint8_t {
   kDiv,
   kMax,  // operand 1 when either is NaN, as the instruction of x86
   kMin,
+  kSquareAdd,  // the square of operand 0 plus operand 1, rounded once
   kSqrt,
   kRound,  // `mode`: the rounding of x86
   // On bits. Bools are masks: all bits of a lane or none.

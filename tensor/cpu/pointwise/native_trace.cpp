@@ -224,6 +224,7 @@ std::optional<Parts> parts_of(ChainOp op) {
 }
 
 bool is_store(ChainOp op) { return op >= ChainOp::kStore && op <= ChainOp::kStream; }
+bool adds_up(ChainOp op) { return op == ChainOp::kAddUp || op == ChainOp::kAddSquares; }
 bool is_load(ChainOp op) { return op >= ChainOp::kLoad && op <= ChainOp::kLoadBool; }
 NativeKind kind_of(ChainOp op) {
   return NativeKind((int(op) - int(is_load(op) ? ChainOp::kLoad : ChainOp::kStore)) % 4);
@@ -231,7 +232,7 @@ NativeKind kind_of(ChainOp op) {
 
 // Operands in memory that the step reads.
 int operands_of(ChainOp op) {
-  if (is_load(op)) return 1;
+  if (is_load(op) || adds_up(op)) return 1;
   if (is_store(op) || op == ChainOp::kEnd) return 0;
   if (const auto formula = formula_of(op)) return formula->row < kMaxSpans ? span_at(formula->row).inputs - 1 : -1;
   if (parts_of(op)) return 2;
@@ -269,6 +270,7 @@ class Tracer {
     const Step& s = chain_[i];
     if (s.op == ChainOp::kEnd) return;
     if (is_store(s.op)) return store(i);
+    if (adds_up(s.op)) return add_up(s);
     const auto parts = parts_of(s.op);
     if (!parts) {
       accumulator_ = apply(s.op, s, accumulator_);
@@ -347,6 +349,12 @@ class Tracer {
       if (const auto found = stored_.find(cell); found != stored_.end()) return found->second;
     return record(
         NativeNode{.op = scalar ? Op::kScalar : Op::kLoad, .kind = kind, .moves = !scalar && moves, .cell = cell});
+  }
+
+  void add_up(const Step& s) {
+    const int32_t sum = record(NativeNode{.op = Op::kLoad, .cell = s.a});
+    const int32_t more = record(s.op == ChainOp::kAddUp ? Op::kAdd : Op::kSquareAdd, accumulator_, sum);
+    record(NativeNode{.op = Op::kStore, .operands = {more, -1, -1, -1}, .cell = s.a});
   }
 
   // The value is in memory as it is, but for halves and streams, which nothing reads.

@@ -26,7 +26,7 @@ void find_levels(TilePlan& p, const TileLayout& layout) {
 void prefer_span(TilePlan& p, const TileLayout& layout) {
   const TileBody& body = p.body;
   if (layout.size >= kWideSpace) return;
-  if (body.reduction.op || body.outputs.size() != 1 || body.outputs[0].single) return;
+  if (!body.reductions.empty() || body.outputs.size() != 1 || body.outputs[0].single) return;
   for (size_t v = 0; v + 1 < body.values.size(); ++v)
     if (p.form[v].chained) return;
   const TileValue& last = body.values.back();
@@ -37,7 +37,7 @@ void prefer_span(TilePlan& p, const TileLayout& layout) {
 
 void find_needed(TilePlan& p) {
   for (const TileOutput& out : p.body.outputs) p.needed[size_t(out.value)] = true;
-  if (p.body.reduction.op) p.needed[size_t(p.body.reduction.value)] = true;
+  for (const TileReduction& r : p.body.reductions) p.needed[size_t(r.value)] = true;
   for (size_t v = p.needed.size(); v-- > 0;)
     for (int k = 0; p.needed[v] && k < p.form[v].operands; ++k) p.needed[size_t(p.body.values[v].operands[k])] = true;
 }
@@ -71,10 +71,10 @@ std::vector<TileTarget> output_targets(const TilePlan& p, int level) {
     const TileOutput& o = p.body.outputs[i];
     if ((o.single ? 0 : 2) == level) out.push_back({o.value, Cell(inputs + i), o.dtype, int32_t(i)});
   }
-  const TileReduction& r = p.body.reduction;
-  if (level == 2 && r.op) {
+  for (size_t k = 0; level == 2 && k < p.body.reductions.size(); ++k) {
+    const TileReduction& r = p.body.reductions[k];
     const DType dtype = r.storage == DType::kBool ? DType::kBool : reduce_compute_type(r.storage);
-    out.push_back({r.value, Cell(inputs + p.body.outputs.size()), dtype});
+    out.push_back({r.value, Cell(inputs + p.body.outputs.size() + k), dtype});
   }
   return out;
 }
@@ -118,8 +118,36 @@ void compile_streaming(TilePlan& p) {
   compiler.compile();
 }
 
+ChainOp adding_op(const TileReduction& r) {
+  if (reduce_compute_type(r.storage) != DType::kFloat32) return ChainOp::kCount;
+  switch (find_reduction(*r.op)->op) {
+    case ReduceOp::kSum:
+      return ChainOp::kAddUp;
+    case ReduceOp::kSumSquares:
+      return ChainOp::kAddSquares;
+    default:
+      return ChainOp::kCount;
+  }
+}
+
+// For long rows, which are computed block by block in one call each.
+void compile_adding(TilePlan& p, const TileLayout& layout) {
+  const std::vector<TileReduction>& reductions = p.body.reductions;
+  if (reductions.empty() || !is_long_row(reductions[0].row) || layout.runs || !p.program.levels[2].pure) return;
+  std::vector<TileTarget> targets = output_targets(p, 2);
+  for (size_t k = 0; k < reductions.size(); ++k) {
+    ChainOp& adds = targets[targets.size() - reductions.size() + k].adds;
+    adds = adding_op(reductions[k]);
+    if (adds == ChainOp::kCount) return;
+  }
+  LevelCompiler compiler(p, 2, p.program.adding, std::move(targets));
+  compiler.compile();
+}
+
 void add_native(TileProgram& program, const TileLayout& layout) {
-  if (layout.size >= kNativeSpace) program.levels[2].native = compile_native(program.levels[2].steps);
+  if (layout.size >= kNativeSpace) program.adding.native = compile_native(program.adding.steps);
+  if (layout.size >= kNativeSpace && !program.adding.native)
+    program.levels[2].native = compile_native(program.levels[2].steps);
   if (layout.size >= kStreamSpace) program.streaming.native = compile_native(program.streaming.steps);
 }
 
@@ -134,7 +162,7 @@ void find_hazards(TilePlan& p) {
 TileProgram compile_tiles(const TileBody& body, const TileLayout& layout) {
   TileProgram program;
   const size_t count = body.values.size();
-  program.cells = int32_t(body.inputs.size() + body.outputs.size() + 1);
+  program.cells = int32_t(body.inputs.size() + body.outputs.size() + body.reductions.size());
   TilePlan p{body,
              program,
              std::vector<int8_t>(count, 0),
@@ -152,6 +180,7 @@ TileProgram compile_tiles(const TileBody& body, const TileLayout& layout) {
   for (int level = 0; level < 3; ++level) compile_level(p, level);
   find_hazards(p);
   compile_streaming(p);
+  compile_adding(p, layout);
   add_native(program, layout);
   return program;
 }

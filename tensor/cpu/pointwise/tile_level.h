@@ -22,7 +22,8 @@ struct TileTarget {
   int32_t value;
   Cell cell;
   DType dtype;
-  int32_t output = -1;  // which, when it is one
+  int32_t output = -1;             // which, when it is one
+  ChainOp adds = ChainOp::kCount;  // adds the value up there instead of storing it
 };
 
 // What the compilers of the levels share.
@@ -269,6 +270,10 @@ class LevelCompiler {
     if (op == ChainOp::kCount) return transfer(t);
     Step step;
     step.a = t.cell;
+    if (t.adds != ChainOp::kCount) {
+      step.a_mask = 0;
+      return push(step, t.adds);
+    }
     const bool streams = streaming_ && t.output >= 0 && op == ChainOp::kStore;
     note_write(t);
     push(step, streams ? ChainOp::kStream : op);

@@ -23,24 +23,22 @@ constexpr ReductionRow kReductions[] = {
     {"all", {ReduceOp::kCount, Finish::kAll}},
 };
 
-// Of totals over `row` elements.
-Reduction find_reduction(const OpDef& op, int64_t row) {
-  Reduction out{ReduceOp::kSum};
-  for (const ReductionRow& r : kReductions)
-    if (std::string_view(op.name) == r.op) out = r.reduction;
-  if (out.finish == Finish::kScale) out.factor = 1.0 / double(row);
-  if (out.finish == Finish::kAll) out.factor = double(row);
-  return out;
-}
-
 }  // namespace
+
+const Reduction* find_reduction(const OpDef& op) {
+  for (const ReductionRow& r : kReductions)
+    if (std::string_view(op.name) == r.op) return &r.reduction;
+  return nullptr;
+}
 
 TiledBody::TiledBody(TileBody of, const TileLayout& layout)
     : body(std::move(of)), program(compile_tiles(body, layout)) {
-  const TileReduction& r = body.reduction;
-  if (!r.op) return;
-  reduction = find_reduction(*r.op, r.row);
-  loops = reduce_loops(reduction.op, reduce_compute_type(r.storage));
+  for (const TileReduction& r : body.reductions) {
+    Reduction reduction = *find_reduction(*r.op);
+    if (reduction.finish == Finish::kScale) reduction.factor = 1.0 / double(r.row);
+    if (reduction.finish == Finish::kAll) reduction.factor = double(r.row);
+    totals.push_back({reduction, reduce_loops(reduction.op, reduce_compute_type(r.storage))});
+  }
 }
 
 TileMachine::TileMachine(TileBody body)
@@ -68,10 +66,7 @@ bool tile_computes(const OpDef& op, DType compute) {
   return row && row->fn[int(compute)];
 }
 
-bool tile_reduces(const OpDef& op) {
-  return std::any_of(std::begin(cpu::kReductions), std::end(cpu::kReductions),
-                     [&](const cpu::ReductionRow& r) { return std::string_view(op.name) == r.op; });
-}
+bool tile_reduces(const OpDef& op) { return cpu::find_reduction(op) != nullptr; }
 
 void tile_params(const OpDef& op, const Attrs& attrs, double* params) { cpu::span_params(op, attrs, params); }
 

@@ -7,10 +7,13 @@ namespace pg::cpu {
 
 // A body with its code, for all layouts of the same levels.
 struct TiledBody {
+  struct Totals {
+    Reduction reduction;
+    ReduceLoops loops;
+  };
   TileBody body;
   TileProgram program;
-  Reduction reduction = {ReduceOp::kSum};
-  ReduceLoops loops = {};
+  std::vector<Totals> totals;  // by reduction of the body
 
   TiledBody(TileBody body, const TileLayout& layout);
 };
@@ -32,7 +35,7 @@ class TileMachine final : public TileKernel {
   void run(std::span<const View> in, std::span<const View> out, void* stream) const override;
   int64_t iterate(const Recurrence& r, std::span<const View> in, std::span<const View> out,
                   int64_t most) const override;
-  bool batches() const override { return !tiled_.body.reduction.op; }
+  bool batches() const override { return tiled_.body.reductions.empty(); }
   void run_all(std::span<const TileCall> calls, void*) const override { run_tiles_at_once(calls); }
 
   const TileLayout& layout() const { return layout_; }

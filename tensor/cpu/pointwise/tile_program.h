@@ -8,6 +8,7 @@
 #include "tensor/cpu/pointwise/native.h"
 #include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/cpu/pointwise/tile_simd.h"
+#include "tensor/cpu/reduce/reduce.h"
 #include "tensor/small_vector.h"
 #include "tensor/tile.h"
 
@@ -41,6 +42,11 @@ struct TileLayout {
   void find_access();
 };
 
+// Elements that are reduced at once: what the loops of a reduction take for a block. Longer rows are reduced one by
+// one.
+inline constexpr int64_t kTotalsBlock = 4096;
+inline bool is_long_row(int64_t row) { return row > kTotalsBlock / 2; }
+
 // An entry of the table of addresses.
 using Cell = int32_t;
 
@@ -67,8 +73,10 @@ struct TileProgram {
   TileCode levels[3];
   // Level 2 with stores past the caches, for large outputs at multiples of 64 bytes; empty if there is no such code.
   TileCode streaming;
+  // Level 2 that adds up the elements of the reductions (ReduceLoops::join_sums); empty if there is no such code.
+  TileCode adding;
 
-  // The table: inputs, outputs, the reduction's elements, then the cells below.
+  // The table: inputs, outputs, the elements of each reduction, then the cells below.
   int32_t cells = 0;
   struct Constant {
     Cell cell;
@@ -98,6 +106,9 @@ inline constexpr int64_t kNativeSpace = 1 << 9, kStreamSpace = 1 << 18, kWideSpa
 inline int space_class(int64_t size) {
   return (size > 1) + (size >= kNativeSpace) + (size >= kStreamSpace) + (size >= kWideSpace);
 }
+
+// What an op of tile_reduces computes; null for other ops.
+const Reduction* find_reduction(const OpDef& op);
 
 // The code for a body in layouts of the same levels and about this size. Throws nothing but std::bad_alloc for a body
 // that keeps the rules of tensor/tile.h.

@@ -24,7 +24,7 @@ constexpr int64_t kWorthALayout = 1 << 11;
 }  // namespace
 
 bool is_plain(const TiledBody& t, const TileLayout& layout) {
-  if (t.body.reduction.op || layout.size == 0 || !t.program.levels[2].pure) return false;
+  if (!t.body.reductions.empty() || layout.size == 0 || !t.program.levels[2].pure) return false;
   int64_t bytes = 0;
   for (size_t k = 0; k < t.body.inputs.size(); ++k) {
     if (layout.access[k] != TileLayout::Access::kSingle && layout.access[k] != TileLayout::Access::kLinear)

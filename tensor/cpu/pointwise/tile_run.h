@@ -12,9 +12,7 @@
 
 namespace pg::cpu {
 
-inline constexpr int64_t kWorthAThread = 10'000'000;  // picoseconds
-// Elements reduced at once: what the loops of a reduction take for a block.
-inline constexpr int64_t kTotalsBlock = 4096;
+inline constexpr int64_t kWorthAThread = 10'000'000;        // picoseconds
 inline constexpr int64_t kRowsBatch = 256;                  // totals stored at once
 inline constexpr int64_t kStreamBytes = int64_t(12) << 20;  // of all streams: outputs would leave the caches anyway
 inline constexpr int64_t kLarge = 1 << 14;                  // elements of an operand that leaves the first-level cache
@@ -45,7 +43,7 @@ class TileRun {
 
   void run() {
     run_scalars();
-    if (m_.body.reduction.op) return reduce();
+    if (!m_.totals.empty()) return reduce();
     if (layout_.size == 0 || program_.levels[2].instructions.empty()) return;
     if (layout_.size * (code_->cost + 1) <= kWorthAThread) return Worker(*this).process(0, layout_.size);
     choose_streaming();
@@ -195,8 +193,9 @@ class TileRun {
   bool overwritten(size_t k) const {
     for (const auto& h : program_.hazards)
       if (h.input == int32_t(k) && out_[size_t(h.output)].data == in_[k].data) return true;
-    const bool reduces = m_.body.reduction.op && layout_.access[k] != Access::kColumn;
-    return reduces && out_.back().data == in_[k].data;
+    if (layout_.access[k] == Access::kColumn) return false;
+    const auto totals = out_.subspan(m_.body.outputs.size());
+    return std::any_of(totals.begin(), totals.end(), [&](const View& v) { return v.data == in_[k].data; });
   }
 
   // Whether the operand is read or written in order, in memory of its own. An output may be in the memory of an input.
@@ -261,10 +260,19 @@ class TileRun {
       tiled_ = (!code.pure && code.instructions.size() > 1) || !r_.gathers_.empty();
     }
 
-    char* totals() const { return totals_; }
+    // The elements of reduction k that the last call of `process` computed.
+    char* totals(size_t k) const { return totals_ + int64_t(k) * kTotalsBlock * int64_t(kElementBytes); }
 
-    // Computes positions [begin, end). Those of the reduced value go to totals(), `size` bytes each.
-    void process(int64_t begin, int64_t end, int64_t size = 0) {
+    void process(int64_t begin, int64_t end) { process(*r_.code_, begin, end); }
+
+    // Computes the sums of a block of positions (ReduceLoops::join_sums), which are then in totals().
+    void add_up(int64_t begin, int64_t end) {
+      for (size_t k = 0; k < r_.sizes_.size(); ++k) std::memset(totals(k), 0, size_t(chain_block()) * sizeof(float));
+      process(r_.program_.adding, begin, end);
+    }
+
+    // Computes positions [begin, end), at most kTotalsBlock if the body reduces.
+    void process(const TileCode& code, int64_t begin, int64_t end) {
       const TileLayout& layout = r_.layout_;
       int64_t tile = tiled_ ? r_.program_.tile : INT64_MAX;
       // Tiles of whole runs leave the tiles of periodic operands as they are.
@@ -272,11 +280,13 @@ class TileRun {
       if (whole_runs) tile = tile / layout.inner * layout.inner;
       start(begin);
       char** const table = table_;
-      char*& totals = table[r_.in_.size() + r_.m_.body.outputs.size()];
-      totals = totals_;
+      char** const reduced = table + r_.in_.size() + r_.m_.body.outputs.size();
+      const std::span<const int64_t> sizes = r_.sizes_;
+      for (size_t k = 0; k < sizes.size(); ++k) reduced[k] = totals(k);
       const std::span<const Advance> advances = r_.advances_;
-      const TileCode &code = *r_.code_, &per_run = r_.program_.levels[1];
-      const bool gathers = !r_.gathers_.empty(), repeatable = !r_.aliased_ && !r_.streaming_;
+      const TileCode& per_run = r_.program_.levels[1];
+      const bool gathers = !r_.gathers_.empty();
+      const bool repeatable = !r_.aliased_ && !r_.streaming_ && &code != &r_.program_.adding;
       bool fresh = layout.runs && !per_run.instructions.empty();
       int64_t left = layout.runs ? layout.inner - begin % layout.inner : INT64_MAX;  // of the run
       for (int64_t position = begin; position < end;) {
@@ -285,7 +295,7 @@ class TileRun {
         if (fresh) run_code(per_run, table, 1, false);
         run_code(code, table, n, repeatable, r_.fetches_);
         position += n;
-        totals += n * size;
+        for (size_t k = 0; k < sizes.size(); ++k) reduced[k] += n * sizes[k];
         for (const Advance& a : advances) table[a.cell] += n * a.bytes;
         fresh = false;
         if (!layout.runs || (left -= n) != 0) continue;
@@ -312,7 +322,7 @@ class TileRun {
 
     // The table and the registers of one thread.
     int64_t tables() const { return r_.table_bytes() + rounded_up(r_.program_.local_bytes, 64); }
-    int64_t totals_bytes() const { return r_.m_.body.reduction.op ? kTotalsBlock * int64_t(kElementBytes) : 0; }
+    int64_t totals_bytes() const { return int64_t(r_.m_.totals.size()) * kTotalsBlock * int64_t(kElementBytes); }
 
     void gather(int64_t position, int64_t n, bool filled) {
       for (const Moving& m : r_.moving_)
@@ -342,76 +352,101 @@ class TileRun {
   // --- Reductions ---
 
   void reduce() {
-    const TileReduction& r = m_.body.reduction;
-    const int64_t rows = out_.back().numel();
-    element_ = r.storage == DType::kBool ? 1 : size_of(reduce_compute_type(r.storage));
+    for (const TileReduction& r : m_.body.reductions)
+      sizes_.push_back(r.storage == DType::kBool ? 1 : size_of(reduce_compute_type(r.storage)));
+    const int64_t rows = out_.back().numel(), row = m_.body.reductions[0].row;
     if (layout_.size == 0) return reduce_nothing(rows);
     choose_fetches();
-    if (reduces_in_chunks(rows, r.row)) return reduce_in_chunks(rows);
-    if (r.row > kTotalsBlock / 2) return reduce_long_rows(rows);
-    const int64_t group = std::clamp<int64_t>(kTotalsBlock / r.row, 1, kRowsBatch), groups = (rows + group - 1) / group;
-    parallel_for(groups, grain(group * r.row), [&](int64_t begin, int64_t end) {
+    if (reduces_in_chunks(rows, row)) return reduce_in_chunks(rows, row);
+    if (is_long_row(row)) return reduce_long_rows(rows, row);
+    const int64_t group = std::clamp<int64_t>(kTotalsBlock / row, 1, kRowsBatch), groups = (rows + group - 1) / group;
+    parallel_for(groups, grain(group * row), [&](int64_t begin, int64_t end) {
       Worker worker(*this);
       Total totals[kRowsBatch];
       for (int64_t g = begin; g < end; ++g) {
         const int64_t first = g * group, n = std::min(group, rows - first);
-        worker.process(first * r.row, (first + n) * r.row, element_);
-        std::fill(totals, totals + n, m_.loops.init);
-        m_.loops.runs(totals, worker.totals(), r.row, n, r.row);
-        store(first, totals, n);
+        worker.process(first * row, (first + n) * row);
+        for (size_t k = 0; k < sizes_.size(); ++k) {
+          std::fill(totals, totals + n, loops(k).init);
+          loops(k).runs(totals, worker.totals(k), row, n, row);
+          store(k, first, totals, n);
+        }
       }
     });
   }
 
+  const ReduceLoops& loops(size_t k) const { return m_.totals[k].loops; }
+
   int64_t grain(int64_t elements) const {
-    return kWorthAThread / std::max<int64_t>(1, elements * (code_->cost + 50)) + 1;
+    return kWorthAThread / std::max<int64_t>(1, elements * (code_->cost + 50 * int64_t(sizes_.size()))) + 1;
   }
 
-  void store(int64_t first, const Total* totals, int64_t n) const {
-    const TileReduction& r = m_.body.reduction;
-    store_totals(r.dtype, out_.back().as<char>() + first * size_of(r.dtype), 1, totals, n, r.storage, m_.reduction);
+  void store(size_t k, int64_t first, const Total* totals, int64_t n) const {
+    const TileReduction& r = m_.body.reductions[k];
+    const View& out = out_[m_.body.outputs.size() + k];
+    store_totals(r.dtype, out.as<char>() + first * size_of(r.dtype), 1, totals, n, r.storage, m_.totals[k].reduction);
   }
 
   void reduce_nothing(int64_t rows) {
-    for (int64_t i = 0; i < rows; ++i) store(i, &m_.loops.init, 1);
+    for (size_t k = 0; k < sizes_.size(); ++k)
+      for (int64_t i = 0; i < rows; ++i) store(k, i, &loops(k).init, 1);
+  }
+
+  // By reduction.
+  using Totals = SmallVector<Total, 4>;
+  Totals initial() const {
+    Totals out;
+    for (size_t k = 0; k < sizes_.size(); ++k) out.push_back(loops(k).init);
+    return out;
+  }
+  void store(int64_t place, const Totals& totals) const {
+    for (size_t k = 0; k < sizes_.size(); ++k) store(k, place, &totals[k], 1);
   }
 
   // Joins the elements from `begin` on, block by block.
-  void add(Worker& worker, Total* total, int64_t begin, int64_t n) const {
-    for (int64_t i = 0; i < n; i += kTotalsBlock) {
-      const int64_t count = std::min(kTotalsBlock, n - i);
-      worker.process(begin + i, begin + i + count, element_);
-      m_.loops.runs(total, worker.totals(), count, 1, 0);
+  void add(Worker& worker, Totals& totals, int64_t begin, int64_t n) const {
+    const bool adding = !program_.adding.instructions.empty() && gathers_.empty();
+    const int64_t block = adding ? loops(0).block : kTotalsBlock;
+    for (int64_t i = 0; i < n; i += block) {
+      const int64_t first = begin + i, count = std::min(block, n - i);
+      if (adding && count >= kFewestAdded) {
+        worker.add_up(first, first + count);
+        for (size_t k = 0; k < sizes_.size(); ++k)
+          loops(k).join_sums(&totals[k], reinterpret_cast<const float*>(worker.totals(k)), count);
+      } else {
+        worker.process(first, first + count);
+        for (size_t k = 0; k < sizes_.size(); ++k) loops(k).runs(&totals[k], worker.totals(k), count, 1, 0);
+      }
     }
   }
 
-  void reduce_long_rows(int64_t rows) {
-    const int64_t row = m_.body.reduction.row;
+  void reduce_long_rows(int64_t rows, int64_t row) {
     parallel_for(rows, grain(row), [&](int64_t begin, int64_t end) {
       Worker worker(*this);
-      for (int64_t k = begin; k < end; ++k) {
-        Total total = m_.loops.init;
-        add(worker, &total, k * row, row);
-        store(k, &total, 1);
+      for (int64_t i = begin; i < end; ++i) {
+        Totals totals = initial();
+        add(worker, totals, i * row, row);
+        store(i, totals);
       }
     });
   }
 
   // Few rows with much work each: partial totals of parts of fixed size, joined in order.
-  void reduce_in_chunks(int64_t rows) {
-    const int64_t row = m_.body.reduction.row, chunks = (row + kReduceChunk - 1) / kReduceChunk;
-    std::vector<Total> partial(size_t(rows * chunks), m_.loops.init);
+  void reduce_in_chunks(int64_t rows, int64_t row) {
+    const int64_t chunks = (row + kReduceChunk - 1) / kReduceChunk;
+    std::vector<Totals> partial(size_t(rows * chunks), initial());
     parallel_for(rows * chunks, grain(kReduceChunk), [&](int64_t begin, int64_t end) {
       Worker worker(*this);
       for (int64_t i = begin; i < end; ++i) {
         const int64_t first = i % chunks * kReduceChunk;
-        add(worker, &partial[size_t(i)], i / chunks * row + first, std::min(kReduceChunk, row - first));
+        add(worker, partial[size_t(i)], i / chunks * row + first, std::min(kReduceChunk, row - first));
       }
     });
-    for (int64_t k = 0; k < rows; ++k) {
-      Total total = m_.loops.init;
-      for (int64_t c = 0; c < chunks; ++c) m_.loops.join(&total, &partial[size_t(k * chunks + c)], 1);
-      store(k, &total, 1);
+    for (int64_t i = 0; i < rows; ++i) {
+      Totals totals = initial();
+      for (int64_t c = 0; c < chunks; ++c)
+        for (size_t k = 0; k < sizes_.size(); ++k) loops(k).join(&totals[k], &partial[size_t(i * chunks + c)][k], 1);
+      store(i, totals);
     }
   }
 
@@ -430,7 +465,7 @@ class TileRun {
   SmallVector<Fetch, 8> fetches_;
   SmallVector<Ref<Buffer>, 1> copies_;
   const TileCode* code_ = &program_.levels[2];
-  int64_t element_ = 0;
+  SmallVector<int64_t, 4> sizes_;  // of an element, by reduction; empty before `reduce`
   bool aliased_ = false, streaming_ = false;
 };
 

@@ -83,6 +83,40 @@ static void stream_block(const Step* step, Memory memory, int64_t i, PERIGEE_BLO
   PERIGEE_NEXT_BLOCK;
 }
 
+struct Plus {
+  HWY_INLINE Wide operator()(Wide x, Wide sum) const { return hn::Add(sum, x); }
+};
+struct PlusSquare {
+  HWY_INLINE Wide operator()(Wide x, Wide sum) const { return hn::MulAdd(x, x, sum); }
+};
+template <class F>
+struct SumCode {
+  static float* sums(const Step* step, Memory memory) { return reinterpret_cast<float*>(memory[step->a]); }
+  static void block(const Step* step, Memory memory, int64_t i, PERIGEE_BLOCK) {
+    const WideTag d;
+    float* p = sums(step, memory);
+#define PERIGEE_APPLY(x, k) add(x, p + k * int64_t(hn::Lanes(d)));
+    PERIGEE_EACH(PERIGEE_APPLY)
+#undef PERIGEE_APPLY
+    PERIGEE_NEXT_BLOCK;
+  }
+  static void part(const Step* step, Memory memory, int64_t i, size_t count, Wide x) {
+    const WideTag d;
+    float* p = sums(step, memory);
+    if (count == hn::Lanes(d))
+      add(x, p);
+    else
+      hn::StoreU(x, d, p + 8 * hn::Lanes(d));
+    PERIGEE_NEXT_PART;
+  }
+  static void one(const Step* step, Memory memory, One x) {
+    sums(step, memory)[8 * hn::Lanes(WideTag())] = hn::GetLane(x);
+    PERIGEE_NEXT_ONE;
+  }
+  static HWY_INLINE void add(Wide x, float* sum) { hn::StoreU(F()(x, hn::LoadU(WideTag(), sum)), WideTag(), sum); }
+  static constexpr Codes codes() { return {{block, block, block, block}, part, one}; }
+};
+
 static void end_block(const Step*, Memory, int64_t, PERIGEE_BLOCK) {
   (void)x0, (void)x1, (void)x2, (void)x3, (void)x4, (void)x5, (void)x6, (void)x7;
 }
@@ -112,6 +146,10 @@ static Codes basic_codes(ChainOp op) {
     case ChainOp::kStream:
       return {
           {stream_block, stream_block, stream_block, stream_block}, StoreCode<Floats>::part, StoreCode<Floats>::one};
+    case ChainOp::kAddUp:
+      return SumCode<Plus>::codes();
+    case ChainOp::kAddSquares:
+      return SumCode<PlusSquare>::codes();
     case ChainOp::kWhere:
       return TernaryCode<FWhere, Bools, Floats>::codes();
     case ChainOp::kWhereOf:

@@ -48,6 +48,9 @@ enum class ChainOp : uint16_t {
   kStoreBFloat16,
   kStoreBool,
   kStream,  // a store of floats past the caches, to addresses that are multiples of 64
+  // Adds the accumulator, or its square, to operand a: the sums of ReduceLoops::join_sums.
+  kAddUp,
+  kAddSquares,
 #define X(name, ...) k##name,
   PERIGEE_CHAIN_UNARY(X) PERIGEE_CHAIN_BINARY(X) PERIGEE_CHAIN_TERNARY(X)
 #undef X

@@ -270,6 +270,20 @@ HWY_INLINE T vector_block(const T* HWY_RESTRICT p, int64_t n) {
   return result;
 }
 
+// The end of vector_block. In a block shorter than eight vectors all but the first are 0, which changes no sum.
+template <class Op>
+void join_sums(Total* total, const float* sums, int64_t n) {
+  const hn::ScalableTag<float> d;
+  const int64_t lanes = hn::Lanes(d);
+  const auto two = [&](int k) HWY_ATTR {
+    return Op::vec_join(hn::LoadU(d, sums + k * lanes), hn::LoadU(d, sums + (k + 1) * lanes));
+  };
+  const auto low = Op::vec_join(two(0), two(2)), high = Op::vec_join(two(4), two(6));
+  float result = join_lanes<Op>(d, Op::vec_join(low, high));
+  for (int64_t i = 0; i < n % lanes; ++i) result = Op::step(result, sums[8 * lanes + i]);
+  take<Op, float>(*total, result);
+}
+
 template <class Op, bool kFetch, class T>
 HWY_INLINE typename Op::template Acc<T> block(const T* HWY_RESTRICT p, int64_t n) {
   using A = typename Op::template Acc<T>;
@@ -283,13 +297,16 @@ HWY_INLINE typename Op::template Acc<T> block(const T* HWY_RESTRICT p, int64_t n
   return a;
 }
 
+// At most 64 steps per lane of the eight accumulators, so that short vectors do not round more than long ones.
+template <class T>
+constexpr int64_t kBlock = std::min<int64_t>(4096, 512 * int64_t(hn::MaxLanes(hn::ScalableTag<T>())));
+
 template <class Op, class T, bool kFetch>
 void runs(Total* totals, const void* data, int64_t n, int64_t count, int64_t stride) {
-  // At most 64 steps per lane of the eight accumulators, so that short vectors do not round more than long ones.
-  constexpr int64_t kBlock = std::min<int64_t>(4096, 512 * int64_t(hn::MaxLanes(hn::ScalableTag<T>())));
   for (int64_t k = 0; k < count; ++k) {
     const T* p = static_cast<const T*>(data) + k * stride;
-    for (int64_t i = 0; i < n; i += kBlock) take<Op, T>(totals[k], block<Op, kFetch>(p + i, std::min(kBlock, n - i)));
+    for (int64_t i = 0; i < n; i += kBlock<T>)
+      take<Op, T>(totals[k], block<Op, kFetch>(p + i, std::min(kBlock<T>, n - i)));
   }
 }
 
@@ -350,7 +367,8 @@ void join(Total* totals, const Total* more, int64_t n) {
 template <class Op, class T>
 ReduceLoops loops_for() {
   using F = OpTotal<Op, T>;
-  ReduceLoops loops{{}, runs<Op, T, false>, runs<Op, T, true>, rows<Op, T>, join<Op, T>};
+  ReduceLoops loops{{}, runs<Op, T, false>, runs<Op, T, true>, rows<Op, T>, join<Op, T>, nullptr, kBlock<T>};
+  if constexpr (std::is_same_v<T, float> && std::is_base_of_v<Sum, Op>) loops.join_sums = join_sums<Op>;
   field<F>(loops.init) = Op::template init<F>();
   return loops;
 }

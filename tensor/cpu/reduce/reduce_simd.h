@@ -26,7 +26,15 @@ struct ReduceLoops {
   // For j < width: combines p[r * stride + j] over r < rows into totals[j]. width <= kReduceTile, rows <= kReduceRows.
   void (*rows)(Total* totals, const void* p, int64_t stride, int64_t rows, int64_t width);
   void (*join)(Total* totals, const Total* more, int64_t n);
+  // Combines a block of n elements, kFewestAdded to `block`, whose caller has added up what it could: `sums` are eight
+  // vectors of floats and the n % lanes last elements. Vector k has the sum of every eighth vector of the block from k
+  // on; the vectors after the last eight are added to the first. Null except for sums, of squares too, of float32. The
+  // result is that of `runs`, bit for bit.
+  void (*join_sums)(Total* total, const float* sums, int64_t n);
+  int64_t block;  // elements that are combined in the element type
 };
+
+inline constexpr int64_t kFewestAdded = 16;
 
 // Operands of at least so many bytes come from memory rather than from a cache.
 inline constexpr int64_t kFetchBytes = int64_t(24) << 20;
