@@ -125,6 +125,7 @@ class Walk {
   // Collects the names of the fields of the value on top.
   void collect() {
     pg::vm::State& state = pg::vm::find_state(L_);
+    pg::vm::make_ops(L_);
     if (pg::vm::to_box(L_, state, lua_gettop(L_))) return collect_tensor();
     for (int steps = 0; steps < kSteps; ++steps) {
       if (lua_istable(L_, -1)) add_keys(methods_);

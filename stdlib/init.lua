@@ -86,7 +86,7 @@ local function lookup(key)
   if modules[key] then return core.require(modules[key]) end
   if key == "grad" then return core.require("autograd").functional_grad end
   if owners[key] then return core.require(owners[key])[key] end
-  if type(key) == "string" and key:sub(1, 1) ~= "_" then return rawget(ops, key) end  -- hidden ops do not check their arguments
+  if type(key) == "string" and key:sub(1, 1) ~= "_" then return ops[key] end  -- hidden ops do not check their arguments
 end
 
 pg.version = core.version

@@ -69,6 +69,7 @@ end
 --- tensor_names() -> the names of all methods and fields of tensors, sorted.
 function testing.tensor_names()
   local names = {}
+  core.make_ops()
   for _, kind in ipairs{"tensor_methods", "builtin_getters", "tensor_getters", "builtin_setters", "tensor_setters"} do
     for name in pairs(core[kind]) do names[#names + 1] = kind .. " " .. name end
   end

@@ -6,6 +6,7 @@
 namespace pg::vm {
 
 void open_ops(lua_State* L, State& state);      // core.ops, core.tensor_methods, operators
+void make_ops(lua_State* L);                    // fills these tables, which have only the functions that were looked up
 void open_tensor(lua_State* L, State& state);   // creation from Lua values, item, totable, fields
 void open_index(lua_State* L, State& state);    // x[…] and x[…] = v
 void open_effects(lua_State* L, State& state);  // pg.print and x:tap inside graphs

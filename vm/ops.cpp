@@ -330,67 +330,118 @@ void set_operator(lua_State* L, State& state, const char* event, const OpDef& op
   lua_setfield(L, -2, event);
 }
 
-// Pushes nothing; copies field `name` of the table at `table` to `alias` if there is one.
-void copy_field(lua_State* L, int table, const std::string& name, const std::string& alias) {
-  lua_getfield(L, table, name.c_str());
-  if (lua_isnil(L, -1)) return lua_pop(L, 1);
-  lua_setfield(L, table, alias.c_str());
+// --- The tables core.ops and core.tensor_methods, which are filled as names are looked up ---
+
+const RegistryKey kOps, kMethods, kMakeOps;
+
+// What the tables have under a name.
+struct OpFunction {
+  const OpBinding* binding = nullptr;  // null: no op gives the name a function of its own
+  lua_CFunction function = nullptr;
+  bool in_ops = false, in_methods = false;
+};
+
+OpFunction find_function(std::string_view name) {
+  const auto row = [](std::string_view of) {
+    const OpDef* op = registry().find(of);
+    return op && !op->has(kBodies) ? op : nullptr;  // see vm/control.cpp
+  };
+  if (const OpDef* op = row(name); op && is_public(*op))
+    return {&binding_of(*op), function_of(*op), true, has_method(*op)};
+  if (const AliasOf* a = registry().find_alias(name))
+    return {&bindings()[registry().ops().size() + size_t(a - registry().aliases().data())], function_of(*a->op), true,
+            has_method(*a->op)};
+  if (name.starts_with('_')) {
+    const OpDef* op = row(name.substr(1));
+    if (op && !is_public(*op)) return {&binding_of(*op), entry<call_op>, true, false};
+  }
+  if (name.ends_with('_')) {
+    const OpDef* op = row(name.substr(0, name.size() - 1));
+    if (!op || !is_public(*op)) return {};
+    if (rewrites_lists(*op)) return {&binding_of(*op), entry<named_in_place<call_lists_in_place>>, true, false};
+    if (has_method(*op) && gives_one_array(*op))
+      return {&binding_of(*op), entry<named_in_place<call_in_place>>, false, true};
+  }
+  return {};
 }
 
-// An alias is the very function of its op, unless it sets an attribute.
-void add_aliases(lua_State* L, State& state, int ops, int methods) {
-  const auto aliases = registry().aliases();
-  const OpBinding* binding = bindings().data() + registry().ops().size();
-  for (const auto& [op, alias] : aliases) {
-    if (binding->alias) {
-      push_closure(L, state, *binding, function_of(*op));
-      lua_pushvalue(L, -1);
-      lua_setfield(L, ops, alias->name);
-      if (has_method(*op))
-        lua_setfield(L, methods, alias->name);
-      else
-        lua_pop(L, 1);
-    } else {
-      for (int table : {ops, methods})
-        for (const char* end : {"", "_"})
-          copy_field(L, table, std::string(op->name) + end, std::string(alias->name) + end);
-    }
-    ++binding;
+// The name of the op and its ending "_" for an alias that sets no attribute, whose function is that of its op.
+std::string aliased_name(std::string_view name) {
+  for (const std::string_view end : {"", "_"}) {
+    if (!name.ends_with(end)) continue;
+    const AliasOf* a = registry().find_alias(name.substr(0, name.size() - end.size()));
+    if (a && !a->alias->attr) return a->op->name + std::string(end);
   }
+  return "";
+}
+
+// Sets field `name` of a table to the value on top of the stack unless it has been set.
+void set_absent(lua_State* L, const RegistryKey& table, const std::string& name) {
+  table.push_table(L);
+  lua_pushstring(L, name.c_str());
+  lua_rawget(L, -2);
+  if (lua_isnil(L, -1)) {
+    lua_pushvalue(L, -3);
+    lua_setfield(L, -3, name.c_str());
+  }
+  lua_pop(L, 2);
+}
+
+// The __index of both tables. An alias is the very function of its op, unless it sets an attribute.
+int make_function(lua_State* L, State& state) {
+  if (lua_type(L, 2) != LUA_TSTRING) return 0;
+  size_t size;
+  const char* text = lua_tolstring(L, 2, &size);
+  const std::string name(text, size), original = aliased_name(name);
+  if (!original.empty()) {
+    lua_getfield(L, 1, original.c_str());
+    if (!lua_isnil(L, -1)) lua_pushvalue(L, -1), lua_setfield(L, 1, name.c_str());
+    return 1;
+  }
+  const OpFunction made = find_function(name);
+  if (!made.binding) return 0;
+  lua_pushlightuserdata(L, &state);
+  lua_pushlightuserdata(L, const_cast<OpBinding*>(made.binding));
+  lua_pushcclosure(L, made.function, 2);
+  if (made.in_ops) set_absent(L, kOps, name);
+  if (made.in_methods) set_absent(L, kMethods, name);
+  lua_pushvalue(L, 2);
+  lua_rawget(L, 1);
+  return 1;
+}
+
+// core.make_ops() fills both tables, for those who go through their names.
+int make_all(lua_State* L, State&) {
+  std::vector<std::string> names;
+  for (const OpDef* op : registry().ops()) names.push_back(op->name);
+  for (const AliasOf& a : registry().aliases()) names.push_back(a.alias->name);
+  for (const RegistryKey* table : {&kOps, &kMethods}) {
+    table->push_table(L);
+    for (const std::string& name : names)
+      for (const std::string& key : {name, name + "_", "_" + name}) lua_getfield(L, -1, key.c_str()), lua_pop(L, 1);
+    lua_pop(L, 1);
+  }
+  return 0;
 }
 
 }  // namespace
 
 void open_ops(lua_State* L, State& state) {
-  lua_newtable(L);  // core.ops
-  lua_newtable(L);  // core.tensor_methods
-  for (const OpDef* op : registry().ops()) {
-    if (op->has(kBodies)) continue;  // see vm/control.cpp
-    if (!is_public(*op)) {
-      push_closure(L, state, *op, entry<call_op>);
-      lua_setfield(L, -3, (std::string("_") + op->name).c_str());
-      continue;
-    }
-    push_closure(L, state, *op, function_of(*op));
+  lua_newtable(L);  // their metatable
+  register_functions(L, state, {{"__index", entry<make_function>}});
+  const std::pair<const RegistryKey*, const char*> tables[] = {{&kOps, "ops"}, {&kMethods, "tensor_methods"}};
+  for (const auto& [key, name] : tables) {
+    lua_newtable(L);
+    lua_pushvalue(L, -2);
+    lua_setmetatable(L, -2);
     lua_pushvalue(L, -1);
-    lua_setfield(L, -4, op->name);
-    if (!op->in_place.empty()) {
-      push_closure(L, state, *op, entry<named_in_place<call_lists_in_place>>);
-      lua_setfield(L, -4, (std::string(op->name) + "_").c_str());
-    }
-    if (has_method(*op)) {
-      lua_pushvalue(L, -1);
-      lua_setfield(L, -3, op->name);
-      if (gives_one_array(*op)) {
-        push_closure(L, state, *op, entry<named_in_place<call_in_place>>);
-        lua_setfield(L, -3, (std::string(op->name) + "_").c_str());
-      }
-    }
-    lua_pop(L, 1);
+    key->set(L);
+    lua_setfield(L, -3, name);
   }
-  add_aliases(L, state, lua_gettop(L) - 1, lua_gettop(L));
-  lua_setfield(L, -3, "tensor_methods");
-  lua_setfield(L, -2, "ops");
+  lua_pop(L, 1);
+  register_functions(L, state, {{"make_ops", entry<make_all>}});
+  lua_getfield(L, -1, "make_ops");
+  kMakeOps.set(L);
   kTensorMetatable.push_table(L);
   set_operator(L, state, "__add", op_named<"add">());
   set_operator(L, state, "__sub", op_named<"sub">());
@@ -405,6 +456,11 @@ void open_ops(lua_State* L, State& state) {
                       {"__call", entry<refuse_call>},
                       {"__concat", entry<refuse_concatenation>}});
   lua_pop(L, 1);
+}
+
+void make_ops(lua_State* L) {
+  kMakeOps.push(L);
+  lua_call(L, 0, 0);
 }
 
 }  // namespace pg::vm

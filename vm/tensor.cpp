@@ -296,6 +296,10 @@ int read_field(lua_State* L, State& state) {
     lua_call(L, 1, 1);
     return 1;
   }
+  lua_pushvalue(L, 2);
+  lua_gettable(L, table_upvalue(L, 2));  // makes the method of an op
+  if (!lua_isnil(L, -1)) return 1;
+  make_ops(L);
   const std::string key = lua_tostring(L, 2);
   std::string hint = self_is_tensor(L, state);
   if (!hint.empty() && key[0] == '_') throw Error(hint);  // a field of the library's own objects

@@ -187,7 +187,7 @@ local function define_lambda(parent, name)
     local f = args.read(name, {"f"}, {f = args.required}, ...).f
     self._text = type(f) == "string" and f or "function"
     if type(f) == "string" then
-      local found = rawget(ops, f)
+      local found = ops[f]
       if not found then core.fail(name, "unknown op '%s'%s", f, hint("pg", f, ops)) end
       f = found
     end

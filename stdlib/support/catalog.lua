@@ -3,6 +3,7 @@ local core = ...
 local documents = core.require("support.documents")
 local namespace = core.require("support.namespace")
 local catalog = {}
+core.make_ops()
 
 local function is_namespace(value) return type(value) == "table" and (getmetatable(value) or {}).__fields ~= nil end
 
@@ -69,7 +70,7 @@ end
 function catalog.in_place(name)
   local plain = name:gsub("^x:", "")
   local of = plain:match("^(.*[^_])_$")
-  if of and (core.tensor_methods[plain] or rawget(core.ops, plain)) then return catalog.op(of) end
+  if of and (core.tensor_methods[plain] or core.ops[plain]) then return catalog.op(of) end
 end
 
 -- Returns the comment of a method: that above its definition, of the method of the same name in a class above, of the

@@ -5,6 +5,7 @@ local hints = core.require("support.hint")
 local lua_errors = {}
 
 local tensor_names = {}
+core.make_ops()
 for _, names in ipairs{core.tensor_methods, core.builtin_getters, core.tensor_getters} do
   for name in pairs(names) do tensor_names[name] = true end
 end
@@ -47,7 +48,7 @@ end
 local function missing_global(name)
   local hint = hints.find("global", name)
   if hint then return hint end
-  if rawget(core.ops, name) then return ("write pg.%s(x), or x:%s()"):format(name, name) end
+  if core.ops[name] then return ("write pg.%s(x), or x:%s()"):format(name, name) end
   local near = core.suggest(name, _G)
   if near then return "did you mean '" .. near .. "'?" end
   return ("'%s' is nil: misspelled, or a local that is out of scope"):format(name)

@@ -20,13 +20,14 @@ end
 --- case only comes before an op of that name.
 function namespace.hint(kind, name, ...)
   if type(name) ~= "string" then return "" end
+  core.make_ops()
   local hint = kind and core.hint_of(kind, name)
   if hint then return " (" .. hint .. ")" end
   local near = core.suggest(name, with_lazy_names(...))
   local did_you_mean = near and " (did you mean '" .. near .. "'?)"
   if near and near:lower() == name:lower() then return did_you_mean end
-  if modules[kind] and rawget(core.ops, name) then return (" (write pg.%s(x))"):format(name) end
-  if kind == "pg" and rawget(core.tensor_methods, name) then return (" (it is a method: write x:%s())"):format(name) end
+  if modules[kind] and core.ops[name] then return (" (write pg.%s(x))"):format(name) end
+  if kind == "pg" and core.tensor_methods[name] then return (" (it is a method: write x:%s())"):format(name) end
   return did_you_mean or ""
 end
 
@@ -66,9 +67,9 @@ namespace.families = core.op_modules
 --- namespace.of_ops(family) -> a table with the ops whose names begin with the family's, without that prefix.
 function namespace.of_ops(family)
   local t = {}
-  for name, op in pairs(core.ops) do
+  for _, name in ipairs(core.op_names(false)) do
     local short = name:match("^" .. family .. "_(.+)$")
-    if short then t[short] = op end
+    if short then t[short] = core.ops[name] end
   end
   return t
 end

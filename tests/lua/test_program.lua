@@ -21,6 +21,24 @@ end
 
 local function script(name, text) return "'" .. t.write(t.tmp(name), text) .. "'" end
 
+t.test("the functions of ops are made when they are first looked up", function()
+  local path = t.write(t.tmp("functions.lua"), [[
+    local pg = require "perigee"
+    local ops, x = pg.testing.ops, pg.ones(2)
+    local function count() local n = 0; for _ in pairs(ops) do n = n + 1 end return n end
+    local before = count()
+    print(before < 100, rawget(ops, "tanh"), x.tanh == pg.tanh, rawget(ops, "tanh") == pg.tanh, count() == before + 1)
+    print(x.clip == pg.clamp, pg.clip == x.clamp, x.clip_ == x.clamp_)
+    print(rawequal(x.tanh_, x.tanh_), rawget(ops, "tanh_"), ops["tanh\0"], ops["clip\0"], ops[1], ops.no_such_op)
+    print(pcall(function() return x.tanhh end))  -- goes through all names
+    print(count() > 400)
+  ]])
+  expect("'" .. path .. "'", table.concat({
+    "true\tnil\ttrue\ttrue\ttrue", "true\ttrue\ttrue", "true\tnil\tnil\tnil\tnil\tnil",
+    "false\t" .. path .. ":8: a tensor has no field or method 'tanhh'; did you mean 'tanh'?", "true\n",
+  }, "\n"), "", 0)
+end)
+
 t.test("tensors always have the same methods and fields", function()
   local path = t.write(t.tmp("fields.lua"), [[
     local pg = require "perigee"
