@@ -83,6 +83,7 @@ struct Program::Entry {
   std::vector<int32_t> kept;
   std::shared_ptr<KeptShelf> shelf;
   Graph program;     // the graph that `forward` was planned from
+  size_t nodes = 0;  // of both graphs
   std::mutex mutex;  // guards the members below, which are made on first use:
   Graph backward_graph;
   Ref<Program> differentiable;  // (inputs, cotangents) → gradients, for create_graph
@@ -209,8 +210,16 @@ std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Valu
     entry->backward_graph = std::move(halves.backward);
     entry->kept = std::move(halves.kept);
   }
+  entry->nodes = entry->program.nodes.size() + entry->backward_graph.nodes.size();
   entry->forward = make_plan(entry->program, entry->plan_options());
   return entry;
+}
+
+bool Program::too_many() const {
+  if (entries_.size() <= std::min(options_.fewest_specializations, options_.max_specializations)) return false;
+  size_t nodes = 0;
+  for (const auto& entry : entries_) nodes += entry->nodes;
+  return entries_.size() > options_.max_specializations || nodes > options_.max_nodes;
 }
 
 std::shared_ptr<Program::Entry> Program::find(Context& ctx, std::span<const Value> inputs) {
@@ -235,7 +244,11 @@ std::shared_ptr<Program::Entry> Program::find(Context& ctx, std::span<const Valu
     throw Refused(e.what());
   }
   entries_.insert(entries_.begin(), entry);
-  if (entries_.size() > options_.max_specializations) entries_.pop_back();
+  while (too_many()) {
+    // Any of the older half: to drop the last one would miss each time when more types than fit come in turns.
+    const size_t newer = (entries_.size() + 1) / 2;
+    entries_.erase(entries_.begin() + ptrdiff_t(newer + dropped_() % (entries_.size() - newer)));
+  }
   return entry;
 }
 

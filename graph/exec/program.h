@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <mutex>
+#include <random>
 
 #include "graph/exec/exec.h"
 #include "graph/specialize/specialize.h"
@@ -17,7 +18,8 @@ class Program : public RefCounted<Program> {
     std::string name = "graph";
     bool static_alloc = true;
     bool static_shape = false;  // a second set of types is an error
-    size_t max_specializations = 16;
+    // Plans that are kept: at most so many, and above the fewest only with so many nodes together, of 1.5 KB each.
+    size_t max_specializations = 64, fewest_specializations = 16, max_nodes = size_t(1) << 17;
     std::vector<int32_t> lendable = {};          // as PlanOptions::lendable, for runs that are not recorded
     std::vector<Replacement> replacements = {};  // as PlanOptions::replacements, for runs that are not recorded
     std::vector<int32_t> lasting = {};           // inputs that are the same array in most runs that are not recorded
@@ -52,6 +54,7 @@ class Program : public RefCounted<Program> {
   struct Entry;
   std::shared_ptr<Entry> find(Context& ctx, std::span<const Value> inputs);
   std::shared_ptr<Entry> make(Context& ctx, std::span<const Value> inputs);
+  bool too_many() const;
   struct Run;
   static Values backward(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents);
   static Values all_gradients(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents);
@@ -70,6 +73,7 @@ class Program : public RefCounted<Program> {
   bool reads_flows_ = false;  // whether the trace depends on which inputs gradients flow to
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Entry>> entries_;  // most recently used first
+  std::minstd_rand dropped_;
 };
 
 }  // namespace pg

@@ -173,6 +173,22 @@ t.test("two hundred input shapes: one trace, bounded specializations", function(
   t.check(info.specializations <= 64, tostring(info.specializations))
 end)
 
+t.test("input shapes that come in turns keep their plans, most of them where there are too many", function()
+  t.skip_in("gcstress", "a hundred plans")
+  local function planned(shapes)
+    local net = nn.HybridSequential{nn.Dense(8, {activation = "relu"}), nn.Dense(2)}
+    net:initialize()
+    net:hybridize()
+    local function epoch() for n = 1, shapes do net(pg.ones(n, 4)) end end
+    epoch()
+    local again = 0
+    for _, graph in ipairs(pg.profile(function() for _ = 1, 5 do epoch() end end).graphs) do again = again + graph.compiled end
+    return again / (5 * shapes)
+  end
+  t.equal(planned(40), 0)
+  t.check(planned(80) < 0.8)
+end)
+
 t.test("K best paths of any batch and any k", function()
   local function best(F, emission, transition, k)
     local score = emission[{{}, 1}]
