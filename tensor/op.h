@@ -156,6 +156,7 @@ using GradAllFn = void (*)(Vjp& c);
 using DecomposeFn = std::vector<Var> (*)(Rule& c);
 using ExpandFn = std::vector<Var> (*)(Expansion& c);
 using FillFn = double (*)(const AttrReader& c);
+using DrawsFn = bool (*)(const AttrReader& c);
 // Turns the attributes of version `version` of the op into those of version + 1. Whole numbers are int64_t, others
 // double, lists Ints or Floats; names of dtypes and devices are strings. Sets the old default of an absent attribute
 // if the default has changed. May throw Error.
@@ -205,6 +206,7 @@ struct OpDef {
   // With kInPlace: for each output, the index of the input definition that it overwrites. Empty: output i overwrites
   // input i.
   std::vector<int> in_place = {};
+  DrawsFn draws = nullptr;        // with kRandom: whether an application draws numbers; null: each does
   FillFn fill = nullptr;          // returns the value of all elements; null: the op is no fill
   EpilogueFn epilogue = nullptr;  // for an activation that the kernel of a product can apply
   // For such a product: returns the op of product and activation. Its first attributes are those of the product.

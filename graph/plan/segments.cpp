@@ -80,11 +80,8 @@ bool takes_all(const Plan& plan, Device device) {
          std::all_of(plan.steps.begin(), plan.steps.end(), [&](const Step& s) { return takes(plan, s, device); });
 }
 
-// Whether runs differ in random numbers. A random op that drops a share of 0 draws none.
-bool draws(const OpDef& op, const Attrs& attrs) {
-  const int share = op.attr_index("dropout_p");
-  return share < 0 || std::get<double>(attrs[size_t(share)]) != 0;
-}
+// Whether runs differ in random numbers.
+bool draws(const OpDef& op, const Attrs& attrs) { return !op.draws || op.draws(AttrReader(op, attrs)); }
 
 // Whether a step reads what is not in the memory of the device: the key of a generator, or a number of the host that
 // may change.

@@ -251,6 +251,8 @@ std::vector<Var> decompose_attention(Rule& c) {
   return {out};
 }
 
+bool drops_some(const AttrReader& c) { return c.attr<double>("dropout_p") != 0; }
+
 }  // namespace
 
 void add_attention_op(Registry& r) {
@@ -274,6 +276,7 @@ void add_attention_op(Registry& r) {
        .vjp_all = vjp_attention_rows,
        .decompose = decompose_attention_rows,
        .traits = kHidden | kTotal | kRandom,
+       .draws = drops_some,
        .multiply_adds = [](std::span<const View> in,
                            std::span<const View> out) { return score_work(in, out[1], 1, 1); }},
       {.name = "attention_grads",
@@ -286,6 +289,7 @@ void add_attention_op(Registry& r) {
        .infer = infer_attention_grads,
        .decompose = decompose_attention_grads,
        .traits = kHidden | kTotal | kRandom,
+       .draws = drops_some,
        .multiply_adds = [](std::span<const View> in, std::span<const View>) { return score_work(in, in[3], 3, 2); }},
       {.name = "scaled_dot_product_attention",
        .doc =
