@@ -18,8 +18,6 @@ namespace {
 
 constexpr Bytes kCompareBytes = Bytes(4096);
 
-void mix(size_t& hash, size_t value) { hash ^= value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2); }
-
 size_t hash_of(const Operand& operand) {
   size_t hash = size_t(operand.node) * 31 + size_t(operand.output);
   mix(hash, std::bit_cast<uint64_t>(operand.number));
@@ -49,6 +47,7 @@ size_t hash_of(const Node& node) {
       mix(operands, hash_of(operand));
   }
   mix(hash, operands);
+  mix(hash, hash_of(node.attrs));
   for (const Type& type : node.types) {
     mix(hash, size_t(type.dtype) + 16 * size_t(type.device.kind));
     for (int64_t d : type.shape) mix(hash, size_t(d));

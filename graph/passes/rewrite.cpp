@@ -67,6 +67,37 @@ bool same_attrs(const Node& a, const Node& b) {
   return true;
 }
 
+void mix(size_t& hash, size_t value) { hash ^= value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2); }
+
+namespace {
+
+struct AttrHash {
+  size_t operator()(std::monostate) const { return 0; }
+  size_t operator()(bool v) const { return v; }
+  size_t operator()(int64_t v) const { return size_t(v); }
+  size_t operator()(double v) const { return std::bit_cast<uint64_t>(v); }
+  size_t operator()(const std::string& v) const { return std::hash<std::string>()(v); }
+  size_t operator()(DType v) const { return size_t(v); }
+  size_t operator()(Device v) const { return size_t(v.kind) * 256 + v.index; }
+  size_t operator()(RandomKey v) const { return size_t(v.seed * 31 + v.tick); }
+  size_t operator()(const Ref<Generator>& v) const { return std::hash<const void*>()(v.get()); }
+  size_t operator()(const std::shared_ptr<const Graph>& v) const { return std::hash<const void*>()(v.get()); }
+  template <class T>
+  size_t operator()(const std::vector<T>& list) const {
+    size_t hash = list.size();
+    for (const T& v : list) mix(hash, (*this)(v));
+    return hash;
+  }
+};
+
+}  // namespace
+
+size_t hash_of(const Attrs& attrs) {
+  size_t hash = 0;
+  for (size_t i = 0; i < attrs.size(); ++i) mix(hash, std::visit(AttrHash{}, attrs[i]));
+  return hash;
+}
+
 bool same_graph(const Graph& a, const Graph& b) {
   if (a.nodes.size() != b.nodes.size() || a.inputs != b.inputs || !(a.outputs == b.outputs)) return false;
   for (size_t i = 0; i < a.nodes.size(); ++i)

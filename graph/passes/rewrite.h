@@ -22,6 +22,10 @@ SmallVector<Value, 4> typed_values(const Graph& graph, std::span<const Operand> 
 bool same_bits(double a, double b);
 bool same_attrs(const Node& a, const Node& b);
 
+// A hash of all of the attributes. Those that are the same have the same hash.
+size_t hash_of(const Attrs& attrs);
+void mix(size_t& hash, size_t value);
+
 // Whether the graphs are equal as programs.
 bool same_graph(const Graph& a, const Graph& b);
 

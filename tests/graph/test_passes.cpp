@@ -1,5 +1,6 @@
 // Golden texts of the result of each pass.
 #include <algorithm>
+#include <set>
 
 #include "graph/passes/passes.h"
 #include "pass_graphs.h"
@@ -64,6 +65,18 @@ TEST_CASE("cse: equal nodes are merged, with swapped operands if the op commutes
         "%10 = sum(%9) : float32 scalar\n"
         "%11 = sub(%3, %4) : float32 2\n"
         "return %10, %11\n");
+}
+
+TEST_CASE("cse: nodes that differ in an attribute have different hashes, so that many of them take linear time") {
+  GraphSketch g;
+  const Operand x = g.input("x", {64, 2});
+  std::set<size_t> hashes;
+  for (int64_t k = 1; k <= 64; ++k) {
+    const Operand row = g.op("select", {x}, {{"dim", int64_t(1)}, {"index", k}});
+    const Operand scaled = g.op("leaky_relu", {row}, {{"negative_slope", double(k)}});
+    for (const Operand& o : {row, scaled}) hashes.insert(hash_of(g.graph.node(o).attrs));
+  }
+  CHECK(hashes.size() == 128);
 }
 
 TEST_CASE("simplify: removes neutral elements only where every bit is preserved") {
