@@ -16,6 +16,9 @@ uint64_t next_builder() {
   return ++last;
 }
 
+// Each output costs some kilobytes and tens of microseconds until the program runs, in a branch twice that.
+constexpr size_t kMaxOutputs = 1 << 16;
+
 bool any_requires_grad(std::span<const Value> inputs) {
   return std::any_of(inputs.begin(), inputs.end(), [](const Value& v) { return requires_grad(v); });
 }
@@ -226,6 +229,11 @@ Values GraphBuilder::apply(Context& ctx, const OpDef& op, std::span<Value> input
   }
   SmallVector<Type, 2> types;
   infer_types(op, inputs, *inferred, types);
+  if (tracing && types.size() > kMaxOutputs)
+    fail(op.name,
+         "{} outputs are more than an op in a graph can have ({}); use larger pieces, index what is needed, or call it "
+         "outside of the hybridized function",
+         types.size(), kMaxOutputs);
   if (!tracing && op.decompose) {
     const bool for_gradient = ctx.recording && !op.differentiable() && !op.has(kNoGrad) && any_requires_grad(inputs);
     if (for_gradient || (!op.view && !kernel_row(op, device_of(inputs, types), inputs).fn))

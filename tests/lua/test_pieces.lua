@@ -175,3 +175,16 @@ t.test("more results than Lua's stack holds are an error that says so", function
   t.check(#pieces(pg.zeros(100)) == 100)
   t.error_contains(function() pieces(pg.zeros(20000)) end, "a call cannot return 20000 tensors")
 end)
+
+t.test("more outputs than an op of a graph can have are an error that says so", function()
+  t.skip_in("gcstress", "thousands of results")
+  local empty, flag = pg.zeros(0, 2 ^ 20), pg.ones(1)
+  t.equal(#empty:split(8, 2), 2 ^ 17)
+  for name, cut in pairs{unbind = function() return empty:unbind(2) end, split = function() return empty:split(1, 2) end,
+                         chunk = function() return empty:chunk(1e6, 2) end} do
+    local expected = name .. ": %d outputs are more than an op in a graph can have (65536); use larger pieces"
+    expected = expected:format(name == "chunk" and 2 ^ 19 or 2 ^ 20)
+    t.error_contains(pg.jit(cut), expected)
+    t.error_contains(function() pg.cond(flag, cut, cut) end, expected)
+  end
+end)
