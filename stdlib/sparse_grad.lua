@@ -3,6 +3,7 @@
 local core = ...
 local autograd = core.require("autograd")
 local run_hooks = core.require("hybrid.run_hooks")
+local param = core.require("param")
 local ops, grad_state = core.ops, core.grad_state
 local sparse = {}
 
@@ -167,5 +168,11 @@ function sparse.clear(p)
   filter(parts, function() return false end)
   parts.dense = nil
 end
+
+-- The gradients of a parameter that got another dtype or device no longer fit it. A dense gradient becomes zeros then.
+function sparse:_follow(p)
+  if lookups[p] then sparse.clear(p) end
+end
+param.followers[sparse] = true
 
 return sparse

@@ -332,3 +332,34 @@ t.test("pg.checkpoint and pg.autograd.grad", function()
     pg.record(function() return pg.autograd.grad({layer(ids{1}):sum()}, {layer.weight}) end)
   end, "grad: bad argument 'variables' (expected tensors with dense gradients, got a weight with sparse ones at [1]")
 end)
+
+local conversions = {
+  cast = function(layer, dtype) layer:cast(dtype) end,
+  to = function(layer, dtype) layer:to{dtype = dtype} end,
+  initialize = function(layer, dtype) layer:initialize("zeros", {force = true, dtype = dtype}) end,
+}
+for how, convert in pairs(conversions) do
+  t.test("a gradient from before a conversion is dropped, as a dense one is: " .. how, function()
+    for _, dtype in ipairs(how == "initialize" and {"float64"} or {"float64", "float32"}) do
+      for _, request in ipairs{"write", "add"} do
+        local results = {}
+        for _, sparse in ipairs{false, true} do
+          local layer = make{sparse_grad = sparse}
+          layer.weight.grad_req = request
+          local trainer = optim.Trainer(layer, "adam", {learning_rate = 0.1})
+          local function backward(x) pg.record(function() return layer(x):sum() end):backward() end
+          backward(ids{1, 3})
+          trainer:step(1)
+          backward(ids{2, 3})
+          convert(layer, dtype)
+          t.error_contains(function() trainer:step(1) end, "the gradient of 'weight' is stale")
+          backward(ids{1, 1, 4})
+          trainer:step(1)
+          t.equal(layer.weight.dtype, dtype)
+          results[#results + 1] = layer.weight:index_select(1, ids{1, 4})
+        end
+        t.close(results[1], results[2])
+      end
+    end
+  end)
+end
