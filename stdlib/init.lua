@@ -78,7 +78,7 @@ end
 
 --- pg.load(path) -> the tensors of a .safetensors file by name, or the tensor of a .npy file.
 function pg.load(path)
-  local tensors = core.load_tensors(args.string("load", "path", path))
+  local tensors = core.load_tensors(args.string("load", "path", path), "load")
   return tensors
 end
 

@@ -60,6 +60,12 @@ void check_options(lua_State* L, State& state, int i, const char* op, std::initi
 // Returns what a script may pass for input i of the op: "a tensor" or "a tensor or a number".
 const char* expected_input(const OpDef& op, size_t i);
 
+// Runs f, which reads or writes files and may be interrupted. Its errors name the function `op` that the script called.
+template <class F>
+void access_files(State& state, std::string_view op, F&& f) {
+  with_name(op, [&] { state.ctx.cancellable(f); });
+}
+
 Generator* to_generator(lua_State* L, State& state, int i);
 
 }  // namespace pg::vm

@@ -43,7 +43,7 @@ int save_tensors(lua_State* L, State& state) {
     if (!ends_with(path, ".npy"))
       bad_argument("save", "path", "a path that ends in .npy for a single tensor", '"' + path + '"');
     const Value value = to_contiguous(state.ctx, check_value(L, state, 2, "save", "tensors").detached());
-    state.ctx.cancellable([&] { save_npy(path, value); });
+    access_files(state, op, [&] { save_npy(path, value); });
     return 0;
   }
   if (!any_ending && !ends_with(path, ".safetensors"))
@@ -59,24 +59,24 @@ int save_tensors(lua_State* L, State& state) {
   std::sort(content.tensors.begin(), content.tensors.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
   read_metadata(L, state, 3, content);
-  state.ctx.cancellable([&] { save_safetensors(path, content); });
+  access_files(state, op, [&] { save_safetensors(path, content); });
   return 0;
 }
 
-// load_tensors(path, any_ending) → tensors by name and the metadata (safetensors), or one tensor (npy). With any_ending
-// the format is safetensors for any path.
+// load_tensors(path, op, any_ending) → tensors by name and the metadata (safetensors), or one tensor (npy). With
+// any_ending the format is safetensors for any path. op is the name of the caller.
 int load_tensors(lua_State* L, State& state) {
-  const std::string path = check_string(L, state, 1, "load", "path");
-  const bool any_ending = lua_toboolean(L, 2);
+  const std::string path = check_string(L, state, 1, "load", "path"), op = check_string(L, state, 2, "load", "op");
+  const bool any_ending = lua_toboolean(L, 3);
   if (!any_ending && (ends_with(path, ".npy") || ends_with(path, ".npy.gz"))) {
     Value value;
-    state.ctx.cancellable([&] { value = load_npy(path); });
+    access_files(state, op, [&] { value = load_npy(path); });
     push_box(L, state, std::move(value));
     return 1;
   }
-  if (!any_ending && !ends_with(path, ".safetensors")) bad_ending("load", path);
+  if (!any_ending && !ends_with(path, ".safetensors")) bad_ending(op.c_str(), path);
   NamedTensors content;
-  state.ctx.cancellable([&] { content = load_safetensors(path); });
+  access_files(state, op, [&] { content = load_safetensors(path); });
   lua_createtable(L, 0, int(content.tensors.size()));
   for (auto& [name, value] : content.tensors) {
     lua_pushlstring(L, name.data(), name.size());
@@ -92,10 +92,12 @@ int load_tensors(lua_State* L, State& state) {
   return 2;
 }
 
+// load_idx(path, op) → the tensor of an idx file.
 int load_idx_file(lua_State* L, State& state) {
-  const std::string path = check_string(L, state, 1, "load_idx", "path");
+  const std::string path = check_string(L, state, 1, "load_idx", "path"),
+                    op = check_string(L, state, 2, "load_idx", "op");
   Value value;
-  state.ctx.cancellable([&] { value = load_idx(path); });
+  access_files(state, op, [&] { value = load_idx(path); });
   push_box(L, state, std::move(value));
   return 1;
 }

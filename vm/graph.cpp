@@ -299,7 +299,7 @@ int save_files(lua_State* L, State& state) {
   Values values = values_at(L, state, 4, model, "export");
   for (Value& value : values)
     if (value.defined()) value = to_contiguous(state.ctx, value);
-  state.ctx.cancellable([&] { save_model(json, tensors, model, values); });
+  access_files(state, "export", [&] { save_model(json, tensors, model, values); });
   return 0;
 }
 
@@ -316,12 +316,13 @@ int push_loaded(lua_State* L, State& state, LoadedModel loaded) {
   return 2;
 }
 
-// load(json path, tensors path or nil) → model, tensors by input
+// load(json path, tensors path or nil, op) → model, tensors by input. op is the name of the caller.
 int load_files(lua_State* L, State& state) {
   const std::string json = check_string(L, state, 1, "imports", "json");
   const std::string params = lua_isnoneornil(L, 2) ? "" : check_string(L, state, 2, "imports", "params");
+  const std::string op = check_string(L, state, 3, "imports", "op");
   std::optional<LoadedModel> loaded;
-  state.ctx.cancellable([&] { loaded = load_model(json, params); });
+  access_files(state, op, [&] { loaded = load_model(json, params); });
   return push_loaded(L, state, std::move(*loaded));
 }
 

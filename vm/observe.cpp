@@ -174,7 +174,7 @@ int stop_profile(lua_State* L, State& state) {
   if (!profile) return lua_pushnil(L), 1;
   const double total = double(profile->elapsed()) / 1e6;
   if (!path.empty())
-    state.ctx.cancellable([&] { write_file_atomic(path, [&](FileSink& file) { profile->write(file); }); });
+    access_files(state, "profile", [&] { write_file_atomic(path, [&](FileSink& file) { profile->write(file); }); });
   lua_createtable(L, 0, 12);
   set_number(L, "total", total);
   set_number(L, "events", double(profile->events()));

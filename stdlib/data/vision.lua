@@ -12,7 +12,7 @@ end
 --- vision.read_idx(path, rank) -> a uint8 tensor from an idx file, plain or gzipped, with this number of dims. A
 --- malformed file is an error that names the path and the position.
 function vision.read_idx(path, rank)
-  local x = core.load_idx(path)
+  local x = core.load_idx(path, "MNIST")
   if x.dtype ~= "uint8" then malformed(path, 2, "expected unsigned bytes, got %s", x.dtype) end
   if x:dim() ~= rank then malformed(path, 3, "expected %d dims, got %d", rank, x:dim()) end
   return x

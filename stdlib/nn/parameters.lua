@@ -96,15 +96,15 @@ end
 --- params:len() -> the number of parameters.
 function methods:len() return #entries_at("len", self) end
 
-local function save(entries, path)
+local function save(op, entries, path)
   local tensors = {}
   for _, entry in ipairs(entries) do
     if not core.has_value(entry.tensor) then
-      core.fail("save_parameters", "parameter '%s' has no value (initialize the block and call it once)", entry.path)
+      core.fail(op, "parameter '%s' has no value (initialize the block and call it once)", entry.path)
     end
     tensors[entry.path] = entry.tensor:detach()
   end
-  core.save_tensors(path, tensors, nil, "save_parameters")
+  core.save_tensors(path, tensors, nil, op)
 end
 
 local load_options = {allow_missing = false, ignore_extra = false, cast_dtype = false, device = args.none}
@@ -126,18 +126,18 @@ local function find_aliases(entries, values)
   return aliases, by_tensor
 end
 
-local function check_value(path, entry, value, opts)
-  param.merge("load_parameters", entry.path, param.shape(entry.tensor), value.shape, " in " .. path)
+local function check_value(op, path, entry, value, opts)
+  param.merge(op, entry.path, param.shape(entry.tensor), value.shape, " in " .. path)
   local dtype = param.dtype(entry.tensor)
   if value.dtype == dtype then return value end
   if not opts.cast_dtype then
-    core.fail("load_parameters", "parameter '%s' is %s, %s holds %s (pass cast_dtype = true to convert)", entry.path, dtype,
+    core.fail(op, "parameter '%s' is %s, %s holds %s (pass cast_dtype = true to convert)", entry.path, dtype,
               path, value.dtype)
   end
   return value:to(dtype)
 end
 
-local function check_extra(path, entries, values, aliases)
+local function check_extra(op, path, entries, values, aliases)
   local known, extra, wanted = {}, {}, {}
   for _, entry in ipairs(entries) do known[entry.path], wanted[entry.tensor] = true, true end
   for name in pairs(values) do
@@ -145,45 +145,45 @@ local function check_extra(path, entries, values, aliases)
   end
   table.sort(extra)
   if extra[1] then
-    core.fail("load_parameters", "%s holds '%s', which the block does not have%s (pass ignore_extra = true to skip)", path, extra[1],
+    core.fail(op, "%s holds '%s', which the block does not have%s (pass ignore_extra = true to skip)", path, extra[1],
               hint(nil, extra[1], known))
   end
 end
 
 -- Reads and checks everything before it changes a parameter, so an error leaves the block unchanged.
-local function load(entries, path, opts)
-  opts = args.options("load_parameters", opts, load_options)
-  local values = core.load_tensors(path, true)
+local function load(op, entries, path, opts)
+  opts = args.options(op, opts, load_options)
+  local values = core.load_tensors(path, op, true)
   local aliases, by_tensor = find_aliases(entries, values)
   local found = {}
   for i, entry in ipairs(entries) do
     local value = values[entry.path] or by_tensor[entry.tensor]
     if value then
-      value = check_value(path, entry, value, opts)
+      value = check_value(op, path, entry, value, opts)
       found[i] = value:to(opts.device or param.device(entry.tensor))
     elseif not opts.allow_missing then
-      core.fail("load_parameters", "%s lacks the parameter '%s'%s (pass allow_missing = true to keep it)", path, entry.path,
+      core.fail(op, "%s lacks the parameter '%s'%s (pass allow_missing = true to keep it)", path, entry.path,
                 hint(nil, entry.path, values))
     end
   end
-  if not opts.ignore_extra then check_extra(path, entries, values, aliases) end
+  if not opts.ignore_extra then check_extra(op, path, entries, values, aliases) end
   for i, entry in ipairs(entries) do if found[i] then param.give(entry.tensor, entry.path, found[i]) end end
 end
 
 --- params:save(path) writes the parameters to a safetensors file, atomically.
-function methods:save(path) save(entries_at("save", self), args.string("save", "path", path)) end
+function methods:save(path) save("save", entries_at("save", self), args.string("save", "path", path)) end
 
 --- params:load(path[, {allow_missing=, ignore_extra=, cast_dtype=, device=}]) reads the parameters from a safetensors
 --- file. Without a device they stay on theirs.
 function methods:load(path, opts)
-  load(entries_at("load", self), args.string("load", "path", path), opts)
+  load("load", entries_at("load", self), args.string("load", "path", path), opts)
   return self
 end
 
 --- sets.save(block, path) writes all parameters of a block.
-function sets.save(block, path) save(discover.parameters(block), path) end
+function sets.save(block, path) save("save_parameters", discover.parameters(block), path) end
 
 --- sets.load(block, path, opts) reads all parameters of a block.
-function sets.load(block, path, opts) load(discover.parameters(block), path, opts) end
+function sets.load(block, path, opts) load("load_parameters", discover.parameters(block), path, opts) end
 
 return sets

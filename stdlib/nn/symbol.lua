@@ -144,7 +144,7 @@ function SymbolBlock.imports(json, names, params)
   end
   args.string("imports", "json", json)
   if params ~= nil then args.string("imports", "params", params) end
-  local model, values = native.load(json, params)
+  local model, values = native.load(json, params, "imports")
   local order
   if names ~= nil then order = reordered(model, check_names(model, names)) end
   local block = setmetatable({}, SymbolBlock)

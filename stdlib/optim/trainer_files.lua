@@ -54,7 +54,7 @@ end
 function files:load_states(path)
   args.self("load_states", self, "trainer")
   args.string("load_states", "path", path)
-  local tensors = core.load_tensors(path, true)
+  local tensors = core.load_tensors(path, "load_states", true)
   local counts, rate = check_counts(self, path, tensors)
   local states, used = {}, {["@counts"] = true, [header(self)] = true}
   for i, entry in ipairs(self._entries) do

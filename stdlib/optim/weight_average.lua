@@ -80,7 +80,7 @@ end
 --- average:load_states(path) reads the averages that save_states wrote. An error changes nothing.
 function Average:load_states(path)
   args.self("load_states", self, "average")
-  local tensors = core.load_tensors(args.string("load_states", "path", path), true)
+  local tensors = core.load_tensors(args.string("load_states", "path", path), "load_states", true)
   local known = {["@count"] = self._count}
   for name, value in pairs(self.averages) do known[name] = value end
   for name, value in pairs(known) do

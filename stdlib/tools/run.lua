@@ -84,7 +84,7 @@ end
 local function run(words, options)
   local json, tensors, problem = model_file.of(words[1])
   if not json then return nil, problem end
-  local model, boxes = model_file.try(native.load, json, tensors)
+  local model, boxes = model_file.try(native.load, json, tensors, "load")
   if not model then return nil, boxes end
   local arguments, names, places = {}, {}, {}
   for k, input in ipairs(native.inputs(model)) do

@@ -68,7 +68,7 @@ return function(words, options)
     return show_tensors(words[1])
   end
   local model
-  model, why = model_file.try(native.load, json, tensors)
+  model, why = model_file.try(native.load, json, tensors, "load")
   if not model then return nil, why end
   if options.dot then
     io.write(native.dot(model))

@@ -205,7 +205,7 @@ t.test("errors of export", function()
   local plain = nn.block{forward = function(_, x) return x:nonzero() end}
   pg.debug(plain, pg.ones(2))
   t.error_contains(function() plain:export(t.tmp("m")) end, "depends on values")
-  t.error_contains(function() net:export(t.tmp("no/such/folder")) end, "save: ")
+  t.error_contains(function() net:export(t.tmp("no/such/folder")) end, "export: " .. t.tmp("no/such/folder"))
 end)
 
 t.test("epochs, and files without tensors", function()

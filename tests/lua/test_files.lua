@@ -83,3 +83,42 @@ t.test("pg.load returns one value for every format", function()
     t.equal(first, case[2])
   end
 end)
+
+t.test("errors about a file name the function that was called", function()
+  local nn = pg.nn
+  local net = nn.Dense(1, {in_units = 2}):initialize()
+  local trainer, average = pg.optim.Trainer(net, "adam"), pg.optim.EMA(net)
+  local json = net:export(t.tmp("model"), {inputs = {pg.ones(1, 2)}})
+  local params = net:collect_params()
+  local frozen = nn.SymbolBlock.imports(json, "data", t.tmp("model.safetensors"))
+  local absent, broken, nowhere = t.tmp("absent.npy"), t.write(t.tmp("broken.npy"), "no tensors"), t.tmp("absent/x.npy")
+  local reads = {
+    load = pg.load, load_parameters = function(path) net:load_parameters(path) end, Load = pg.init.Load,
+    load_states = function(path) trainer:load_states(path) end, imports = nn.SymbolBlock.imports,
+  }
+  local other_reads = {
+    load = function(path) params:load(path) end, load_states = function(path) average:load_states(path) end,
+    imports = function(path) nn.SymbolBlock.imports(json, "data", path) end,
+  }
+  for _, list in ipairs{reads, other_reads} do
+    for name, read in pairs(list) do
+      t.error_contains(function() read(absent) end, (": %s: %s: No such file"):format(name, absent))
+      t.error_contains(function() read(broken) end, (": %s: %s: at byte 0: "):format(name, broken))
+    end
+  end
+  local writes = {
+    save = function(path) pg.save(path, pg.ones(1)) end, save_parameters = function(path) net:save_parameters(path) end,
+    save_states = function(path) trainer:save_states(path) end, export = function(path) net:export(path) end,
+  }
+  local other_writes = {
+    save = function(path) params:save(path) end, save_states = function(path) average:save_states(path) end,
+    export = function(path) frozen:export(path, {inputs = {pg.ones(1, 2)}}) end,
+  }
+  for _, list in ipairs{writes, other_writes} do
+    for name, write in pairs(list) do
+      t.error_contains(function() write(nowhere) end, (": %s: %s"):format(name, nowhere))
+    end
+  end
+  t.error_contains(function() pg.init.Load("weights.txt") end, "Load: bad argument 'path' (expected a path that ends in")
+  t.error_contains(function() params:load(t.tmp("model.safetensors"), {alow_missing = 1}) end, "load: bad argument 'alow_missing'")
+end)

@@ -110,7 +110,7 @@ mistakes.check("blocks", {
   {[[local _ = nn.HybridBlock:extend()]],
    [[extend: bad argument 'name' (expected a string, got nil)]]},
   {[[local _ = net:load_parameters("/no/such/file")]],
-   [[load: /no/such/file: No such file or directory]]},
+   [[load_parameters: /no/such/file: No such file or directory]]},
   {[[local _ = net:collect_params():get("weight")]],
    [[collect_params: no parameter 'get' (write params["1.weight"])]]},
   {[[local _ = net:collect_params().wieght]],

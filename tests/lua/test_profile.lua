@@ -218,7 +218,7 @@ t.test("arguments", function()
   t.bad_argument(function() pg.profile(print, {path = 3}) end, "profile", "path")
   t.bad_argument(function() pg.profile(print, {max_events = -1}) end, "profile", "max_events")
   t.error_contains(function() pg.profile(print, {paths = "x"}) end, "paths")
-  t.error_contains(function() pg.profile(function() end, {path = "/nowhere/at/all.json"}) end, "/nowhere/at/all.json")
+  t.error_contains(function() pg.profile(function() end, {path = "/nowhere/at/all.json"}) end, "profile: /nowhere/at/all.json: ")
   t.equal(#pg.profile(function() end).ops, 0)
 end)
 
