@@ -21,7 +21,9 @@
 #include "repl/script.h"
 #include "repl/source.h"
 #include "tensor/device.h"
+#include "tensor/error.h"
 #include "tensor/runtime.h"
+#include "tensor/settings.h"
 #include "tensor/thread_pool.h"
 #include "vm/bindings.h"
 
@@ -102,13 +104,23 @@ bool prepare_state(lua_State* L, const CommandLine& line, bool presets) {
 
 int exit_code(bool ok) { return ok ? 0 : interrupted() ? kInterruptedExit : 1; }
 
+bool print_version() {
+  try {
+    check_settings();  // one of them limits the instruction set
+  } catch (const Error& wrong) {
+    report(wrong.what());
+    return false;
+  }
+  return std::printf("perigee %s (%s, %s)\n", PERIGEE_VERSION, LUAJIT_VERSION, cpu_instruction_set()) > 0;
+}
+
 // Returns the exit code.
 int run_program_steps(lua_State* L, int argc, char** argv, const CommandLine& line) {
   const bool terminal = isatty(STDIN_FILENO);
   const bool has_script = line.rest < argc, has_text = line.has("-e");
   const bool idle = !has_script && !has_text && !line.has("-v");
   const bool prompt = line.has("-i") || (idle && terminal);
-  if (line.has("-v")) std::printf("perigee %s (%s, %s)\n", PERIGEE_VERSION, LUAJIT_VERSION, cpu_instruction_set());
+  if (line.has("-v") && !print_version()) return 1;
   set_arguments(L, argc, argv, line.rest);
   const bool runs_script = has_script || (idle && !prompt);
   const bool presets = prompt || has_text || (runs_script && reads_input(argc, argv, line.rest));

@@ -48,7 +48,7 @@ thread_local OutOfMemoryHandler oom_handler = nullptr;
 thread_local void* oom_context = nullptr;
 
 bool guard_mode() {
-  static const bool on = setting("PERIGEE_GUARD") != nullptr;
+  static const bool on = switched_on("PERIGEE_GUARD");
   return on;
 }
 

@@ -9,6 +9,7 @@
 
 #include "tensor/cpu/register.h"
 #include "tensor/ops/all.h"
+#include "tensor/settings.h"
 
 namespace pg {
 namespace {
@@ -85,7 +86,7 @@ std::string suggest(std::string_view name, std::span<const std::string_view> kno
 
 Registry& registry() {
   static Registry* instance = [] {
-    check_cpu_settings();
+    check_settings();
     auto* r = new Registry;
     add_all_ops(*r);
     for (const MoreRows* more = MoreRows::first; more; more = more->next) r->add(more->rows());

@@ -42,7 +42,11 @@ bool read_library_file(const std::string& name, std::string& text) {
 
 void load_chunk(lua_State* L, const std::string& name) {
   std::string text;
-  if (!read_library_file(name, text)) throw Error("the library has no file '" + name + "'");
+  if (!read_library_file(name, text)) {
+    const char* folder = setting("PERIGEE_STDLIB");
+    throw Error(folder ? fmt::format("PERIGEE_STDLIB: no file '{}/{}'", folder, name)
+                       : fmt::format("the library has no file '{}'", name));
+  }
   if (luaL_loadbuffer(L, text.data(), text.size(), ("@stdlib/" + name).c_str()))
     throw PositionedError(lua_tostring(L, -1));
   enter_library(L);
@@ -242,6 +246,7 @@ int compile(lua_State* L, State& state) {
 }
 
 int open_core(lua_State* L, State& state) {
+  check_pass_settings();
   open_box(L, state);
   lua_pop(L, 1);
   lua_newtable(L);

@@ -102,7 +102,7 @@ class Selection {
     check_names(options.enabled, "optimize");
     check_names(environment_, "PERIGEE_DISABLE_PASSES");
 #ifdef NDEBUG
-    verify_ = options.verify || setting("PERIGEE_VERIFY_PASSES");
+    verify_ = options.verify || switched_on("PERIGEE_VERIFY_PASSES");
 #endif
   }
 
@@ -171,6 +171,8 @@ Graph run_stage(const Selection& selection, Pass::Stage stage, Graph graph) {
 }  // namespace
 
 std::span<const Pass> passes() { return kPasses; }
+
+void check_pass_settings() { check_names(words(setting("PERIGEE_DISABLE_PASSES")), "PERIGEE_DISABLE_PASSES"); }
 
 Graph optimize(Graph graph, const PassOptions& options) {
   const Selection selection(options);

@@ -41,6 +41,9 @@ struct PassOptions {
   bool verify = false;  // verifies after each pass; always on in debug builds and with PERIGEE_VERIFY_PASSES
 };
 
+// Throws Error if PERIGEE_DISABLE_PASSES has an unknown pass name.
+void check_pass_settings();
+
 // Throws Error for an unknown pass name. The graph must be valid.
 Graph optimize(Graph graph, const PassOptions& options = {});
 

@@ -362,7 +362,7 @@ class Planner : Lowering {
 
 bool& verify_flag() {
 #ifdef NDEBUG
-  static bool on = setting("PERIGEE_VERIFY_PLANS") != nullptr;
+  static bool on = switched_on("PERIGEE_VERIFY_PLANS");
 #else
   static bool on = true;
 #endif

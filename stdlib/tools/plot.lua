@@ -225,7 +225,8 @@ end
 -- PERIGEE_GRAPHICS = kitty, sixel or blocks overrules what the terminal's name says.
 local function graphics()
   local given, term = os.getenv("PERIGEE_GRAPHICS"), os.getenv("TERM") or ""
-  if given then return given end
+  if given == "kitty" or given == "sixel" or given == "blocks" then return given end
+  if given and given ~= "" then fail('PERIGEE_GRAPHICS: expected kitty, sixel or blocks, got "%s"', given) end
   if not core.has_colours(1) then return "blocks" end
   if term == "xterm-kitty" or term == "xterm-ghostty" or os.getenv("TERM_PROGRAM") == "WezTerm" then return "kitty" end
   if term:find("sixel") or term == "foot" or term == "mlterm" or term == "contour" then return "sixel" end

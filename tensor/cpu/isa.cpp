@@ -65,7 +65,7 @@ Isa isa() {
 
 const char* isa_name(Isa isa) { return kNames[int(isa)]; }
 
-const char* isa_error() { return asked() < 0 ? "PERIGEE_MAX_ISA: expected avx512, avx2, sse4 or sse2" : nullptr; }
+std::string isa_error() { return asked() < 0 ? wrong_setting("PERIGEE_MAX_ISA", "avx512, avx2, sse4 or sse2") : ""; }
 
 }  // namespace pg::cpu
 

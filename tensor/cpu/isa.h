@@ -1,6 +1,7 @@
 // The instruction sets that kernels may use: those of the CPU, limited by the environment variable PERIGEE_MAX_ISA.
 // Highway's dispatch, the other kernels and oneDNN all use this limit.
 #pragma once
+#include <string>
 
 namespace pg::cpu {
 
@@ -12,7 +13,7 @@ Isa isa();
 // Returns "sse2", "sse4", "avx2" or "avx512"; "neon" on ARM.
 const char* isa_name(Isa isa);
 
-// Returns what is wrong with PERIGEE_MAX_ISA, or nullptr.
-const char* isa_error();
+// Returns what is wrong with PERIGEE_MAX_ISA, or "".
+std::string isa_error();
 
 }  // namespace pg::cpu

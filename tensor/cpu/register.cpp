@@ -5,12 +5,17 @@
 #include "tensor/device.h"
 #include "tensor/error.h"
 #include "tensor/op.h"
+#include "tensor/settings.h"
 
 namespace pg {
 
-void check_cpu_settings() {
-  for (const char* wrong : {cpu::isa_error(), cpu::conv_choice_error()})
-    if (wrong) throw Error(wrong);
+void check_settings() {
+  for (const std::string& wrong : {cpu::isa_error(), cpu::conv_choice_error()})
+    if (!wrong.empty()) throw Error(wrong);
+  for (const char* name : kSwitches) {
+    const std::string_view text = setting(name) ? setting(name) : "";
+    if (!text.empty() && text != "0" && text != "1") throw Error(wrong_setting(name, "0 or 1"));
+  }
 }
 
 const char* cpu_instruction_set() { return cpu::isa_name(cpu::isa()); }

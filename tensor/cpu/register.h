@@ -4,9 +4,6 @@
 namespace pg {
 class Registry;
 
-// Throws Error when PERIGEE_MAX_ISA names no instruction set.
-void check_cpu_settings();
-
 void add_all_cpu_kernels(Registry& registry);
 
 // One function per file tensor/cpu/*/kernels_*.cpp.

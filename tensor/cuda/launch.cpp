@@ -17,7 +17,7 @@ constexpr int64_t kBlocksPerMultiprocessor = 16;
 }  // namespace
 
 bool waits_each() {
-  static const bool on = setting("PERIGEE_CUDA_SYNC") != nullptr;
+  static const bool on = switched_on("PERIGEE_CUDA_SYNC");
   return on;
 }
 

@@ -76,6 +76,30 @@ t.test("-v and -h", function()
   expect("-h", containing("Usage: perigee [options] [script | -] [args]", "-e TEXT"), "", 0)
 end)
 
+t.test("a setting with a value that it cannot have is an error at the start, also for -v", function()
+  t.skip_in("guard", "processes of their own")
+  local wrong = {
+    PERIGEE_MAX_ISA = "avx512, avx2, sse4 or sse2", PERIGEE_CONV = "measured, direct or winograd", PERIGEE_NATIVE = "0 or 1",
+    PERIGEE_GUARD = "0 or 1", PERIGEE_VERIFY_PLANS = "0 or 1", PERIGEE_VERIFY_PASSES = "0 or 1", PERIGEE_CUDA_SYNC = "0 or 1",
+  }
+  local function run(name, value, args)
+    return t.shell(("cd '%s' && %s=%s '%s' %s"):format(t.root, name, value, t.program, args))
+  end
+  for name, expected in pairs(wrong) do
+    for _, args in ipairs{"-v", "-e 'print(pg.ones(1))'"} do
+      local out, err, code = run(name, "foo", args)
+      t.equal({out, err, code}, {"", ('perigee: %s: expected %s, got "foo"\n'):format(name, expected), 1})
+    end
+    local _, err, code = run(name, "", "-v")
+    t.equal({err, code}, {"", 0})
+    if expected == "0 or 1" then t.equal({run(name, "0", "-e 'print(pg.ones(1):item())'")}, {"1\n", "", 0}) end
+  end
+  local _, err = run("PERIGEE_DISABLE_PASSES", "fused", "-e 'print(pg.ones(1))'")
+  t.equal(err, "perigee: PERIGEE_DISABLE_PASSES: no pass 'fused'; did you mean 'fuse'?\n")
+  _, err = run("PERIGEE_STDLIB", "/no/folder", "-e 'print(1)'")
+  t.equal(err, "perigee: PERIGEE_STDLIB: no file '/no/folder/init.lua'\n")
+end)
+
 t.test("wrong options", function()
   expect("-q", "", containing("unknown option '-q'"), 1)
   expect("-e", "", containing("-e"), 1)

@@ -229,9 +229,9 @@ int winograd_tile(const ConvShape& s, ConvPart part) {
   return remembered().emplace(key, tile).first->second;
 }
 
-const char* conv_choice_error() {
+std::string conv_choice_error() {
   Setting s;
-  return read_setting(&s) ? nullptr : "PERIGEE_CONV: expected measured, direct or winograd";
+  return read_setting(&s) ? "" : wrong_setting("PERIGEE_CONV", "measured, direct or winograd");
 }
 
 }  // namespace pg::cpu

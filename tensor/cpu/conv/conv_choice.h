@@ -1,5 +1,7 @@
 // The algorithm of a large float32 convolution, chosen by measurement.
 #pragma once
+#include <string>
+
 #include "tensor/cpu/conv/conv.h"
 
 namespace pg::cpu {
@@ -12,7 +14,7 @@ namespace pg::cpu {
 // thread: the choice depends neither on the number of threads nor on what else the machine does.
 int winograd_tile(const ConvShape& s, ConvPart part);
 
-// Returns what is wrong with PERIGEE_CONV, or nullptr.
-const char* conv_choice_error();
+// Returns what is wrong with PERIGEE_CONV, or "".
+std::string conv_choice_error();
 
 }  // namespace pg::cpu

@@ -154,8 +154,7 @@ class Cache {
 // Lanes of a vector of the steps, whose code may have been compiled for less than the machine has; 0: no code for it.
 int lanes() {
   static const int lanes = [] {
-    const char* text = setting("PERIGEE_NATIVE");
-    if (text && std::string_view(text) == "0") return 0;
+    if (!switched_on("PERIGEE_NATIVE", true)) return 0;
     const int64_t vector = chain_block() / kBlockVectors;
     if (vector == 16 && isa() == Isa::kAvx512) return 16;
     return vector == 8 && isa() >= Isa::kAvx2 ? 8 : 0;
