@@ -26,12 +26,20 @@ local function check_parameters(block, name, entry)
   end
 end
 
+-- Records the types of a traced call for an export. That makes no guards on sizes. Bad arguments are reported elsewhere.
+local function note_types(subject, ...)
+  if core.tracing() then pcall(core.untraced, argument_types.note, subject, ...) end
+end
+
 local function make_cache(block, name, options)
   local cache
   cache = caches.new{
     root = block, label = "self", name = name,
     options = {name = name, static_alloc = options.static_alloc, static_shape = options.static_shape},
-    body = function(...) return calls.traced(block, ...) end,
+    body = function(...)
+      note_types(block, ...)
+      return calls.traced(block, ...)
+    end,
     on_trace = function(entry)
       if cache.traces == 1 then check_parameters(block, name, entry) end
     end,
@@ -106,8 +114,8 @@ function Jitted:graph() return show_graph("graph", core.shown(self.cache)) end
 --- f:export(path[, {epoch =, inputs =}]) writes the graph of a function made by pg.jit to path.json and the tensors that
 --- it reads to path.safetensors, and returns both paths. A host runs it without Lua, see perigee_model_load; a training
 --- step keeps its parameters, the states of its trainers and their numbers of updates. Learning rates and pg.live are
---- constants. inputs: the arguments to trace with; by default those of the first call. Raises if the rate follows a
---- schedule.
+--- constants. inputs: the arguments to trace with; by default they have the types of the call that was traced last. Raises
+--- if the rate follows a schedule.
 function Jitted:export(path, opts)
   args.self("export", self, "step")
   return core.require("nn.export").step(self, path, opts)
@@ -131,7 +139,7 @@ function hybrid.jit(f, opts)
   jitted.cache = core.hide(caches.new{
     root = f, label = "f", name = name, options = {name = name, static_alloc = opts.static_alloc, static_shape = opts.static_shape},
     body = function(...)
-      if not argument_types.first[jitted] then pcall(core.untraced, argument_types.note, jitted, ...) end  -- no guards on sizes
+      note_types(jitted, ...)
       return f(...)
     end,
     on_exec = function(exec) jitted.exec = exec end,

@@ -8,7 +8,7 @@ local place = core.require("hybrid.place")
 local param = core.require("param")
 local cache = {}
 
-local ipairs, type, next = ipairs, type, next
+local ipairs, type, next, rawequal = ipairs, type, next, rawequal
 
 cache.capacity = 16          -- the most entries
 cache.patience = 12          -- after as many traces in a row without a hit the function runs as plain Lua
@@ -130,17 +130,38 @@ function Cache:set_exec(exec)
   if self.on_exec then self.on_exec(exec) end
 end
 
-function Cache:forget()
-  if self.eager then return end
-  self.order = {}
-  self:set_exec(self.first)
-end
-
 local function total_hits(self)
   local n = self.old_hits
   for _, entry in ipairs(self.order) do n = n + entry.hits end
   return n
 end
+
+-- Drops all entries. The next call traces.
+function Cache:forget()
+  if self.eager then return end
+  self.old_hits, self.order = total_hits(self), {}
+  self:set_exec(self.first)
+end
+
+local function reads(self, p)
+  for _, entry in ipairs(self.order) do
+    for _, box in next, entry.captured do if rawequal(box, p) then return true end end
+  end
+  return false
+end
+
+-- Graphs that read a parameter would stay right when it gets another dtype or device, but would show the types of
+-- before.
+function cache:_follow(p)
+  if core.tracing() then return end
+  for c in next, cache.all do
+    if reads(c, p) then
+      c:forget()
+      c.last_retrace = (p.name or "a parameter") .. " has another dtype or device"
+    end
+  end
+end
+param.followers[cache] = true
 
 local function insert(self, entry)
   table.insert(self.order, 1, entry)

@@ -1,4 +1,5 @@
--- The argument types of each block's first call. export and freeze trace with arguments of these types.
+-- The argument types of the last traced call of each hybridized block and jitted function, or of the first call of a
+-- block. export and freeze trace with arguments of these types.
 local core = ...
 local args = core.require("support.args")
 local floats = core.require("param").floats
@@ -7,8 +8,8 @@ local argument_types = {}
 local pairs, select = pairs, select
 local max_depth = 1000  -- far below the limit of Lua's stack
 
--- By block: the summaries of the arguments of its first call, with their number as n.
-argument_types.first = setmetatable({}, {__mode = "k"})
+-- By block or function: the summaries of the arguments, with their number as n.
+argument_types.noted = setmetatable({}, {__mode = "k"})
 
 --- argument_types.summary(value[, seen]) -> what a later trace needs to know of a value: types instead of tensors. Each
 --- table is visited once. `seen` maps visited tables to their summaries, since a table may hold itself.
@@ -30,12 +31,12 @@ function argument_types.summary(value, seen)
   return summary
 end
 
---- argument_types.note(block, …) records the types of the arguments of a block's first call.
+--- argument_types.note(block, …) records the types of the arguments of a call.
 function argument_types.note(block, ...)
   local n = select("#", ...)
   local list, seen = {n = n}, {depth = 0}
   for i = 1, n do list[i] = argument_types.summary((select(i, ...)), seen) end
-  argument_types.first[block] = list
+  argument_types.noted[block] = list
 end
 
 --- argument_types.convert(block, target) changes the floating types among the recorded ones, and the devices, as
@@ -53,7 +54,7 @@ function argument_types.convert(block, target)
     end
     for _, entry in pairs(summary.entries or {}) do visit(entry) end
   end
-  local list = argument_types.first[block] or {n = 0}
+  local list = argument_types.noted[block] or {n = 0}
   for i = 1, list.n do visit(list[i]) end
   return changed
 end

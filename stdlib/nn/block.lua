@@ -164,8 +164,8 @@ end
 
 --- block:to(dtype or device, or {dtype=, device=}) converts every parameter and returns the block. The statistics and
 --- parameters of normalization layers stay float32 if the dtype is float16 or bfloat16. The states of trainers and the
---- averages of pg.optim.EMA and SWA are converted too. The next call of a hybridized block traces forward again; export
---- takes it that arguments change as the parameters do.
+--- averages of pg.optim.EMA and SWA are converted too. The next call of a hybridized block or jitted function that reads
+--- them traces again; export takes it that arguments of this block change as the parameters do.
 function Block:to(target, more)
   args.self("to", self, "net")
   target = param.target(target, more)

@@ -31,7 +31,7 @@ local function example(op, spec, path)
   return t
 end
 
--- Makes arguments of the types of the first call, or of `inputs`. They are new tensors, never the script's own.
+-- Makes arguments of the types that were noted, or of those of `inputs`. They are new tensors, never the script's own.
 local function arguments_of(op, block, inputs)
   local types
   if inputs ~= nil then
@@ -41,7 +41,7 @@ local function arguments_of(op, block, inputs)
     types = {n = n}
     for i = 1, n do types[i] = argument_types.summary(inputs[i]) end
   else
-    types = argument_types.first[block]
+    types = argument_types.noted[block]
     if not types then core.fail(op, "call the %s once first, so that its arguments are known (or pass inputs = {…})", block._name and "block" or "function") end
   end
   local list = {n = types.n}
@@ -162,7 +162,7 @@ end
 --- the model.
 function export.trace(op, block, inputs)
   local arguments = arguments_of(op, block, inputs)
-  if inputs ~= nil and not argument_types.first[block] then
+  if inputs ~= nil and not argument_types.noted[block] then
     autograd.pause(function() block(unpack(arguments, 1, arguments.n)) end, {train = false})
   end
   local trace, outcome = run(block, function(...) return calls.traced(block, ...) end, arguments, in_predict_mode)

@@ -430,3 +430,34 @@ t.test("a table that occurs twice among the arguments", function()
   t.close(f(knot), {1})
   t.error_contains(function() f:export(t.tmp("knot")) end, "in a cycle")
 end)
+
+t.test("graphs and exports have the types from after a conversion, also of a child", function()
+  local net = nn.HybridSequential{nn.Dense(2, {in_units = 2}), nn.Dense(3, {in_units = 2})}
+  net:initialize()
+  net:hybridize()
+  local f = pg.jit(function(x) return net(x):sum() end)
+  local other = pg.jit(function(x) return x * 2 end)
+  local function run(dtype)
+    local x = pg.ones({4, 2}, {dtype = dtype})
+    return net(x), f(x), other(x)
+  end
+  run("float32")
+  run("float32")
+  t.check(not tostring(net:graph()):find("float64"))
+  local hits = net:cache_info().hits
+  for _, child in ipairs{net[1], net[2]} do child:cast("float64") end
+  t.error_contains(function() net:graph() end, "there is no graph yet")
+  t.equal(net:cache_info().last_retrace, "1.weight has another dtype or device")
+  t.equal(net:cache_info().hits, hits)
+  run("float64")
+  for name, subject in pairs{net = net, f = f} do
+    t.check(not tostring(subject:graph()):find("float32"), name)
+    t.equal(subject:cache_info().traces, 2)
+    local text = t.read((subject:export(t.tmp(name))))
+    t.check(text:find("float64") and not text:find("float32"), text)
+  end
+  t.equal(other:cache_info().traces, 1)
+  net:initialize("ones", {force = true, dtype = "float32"})
+  t.error_contains(function() f:graph() end, "there is no graph yet")
+  t.equal(run("float32").dtype, "float32")
+end)
