@@ -61,9 +61,20 @@ struct Queues {
   std::vector<std::shared_ptr<Stream>> streams;
   std::mt19937 random;
 };
+Queues& queues();
+
+// Frees at the exit of the process what no test waited for. Other work is dropped: it may use what the host's kernels
+// keep per thread, which is gone by then.
+void release_the_rest() {
+  const std::lock_guard hold(queues().lock);
+  for (const auto& s : queues().streams)
+    for (const Task& task : std::exchange(s->tasks, {}))
+      if (task.always) task.work();
+}
+
 Queues& queues() {
   static Queues* instance = [] {
-    std::atexit(drain);  // for releases that no test waited for
+    std::atexit(release_the_rest);
     return new Queues;
   }();
   return *instance;

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -376,4 +377,16 @@ TEST_CASE("the ABI depends on names, offsets and sizes of fields, and needs all 
   CHECK(!pg::abi::complete(last, sizeof(Sample), alignof(Sample)));
   CHECK(pg::abi::mix(0, all) != pg::abi::mix(0, renamed));
   CHECK(pg::abi::mix(0, all) != pg::abi::mix(0, first));
+}
+
+// The transform keeps its plan per thread, and what a thread keeps is destroyed before the handlers of exit run.
+TEST_CASE("a process may exit while the device has work left") {
+  const std::string script =
+      "local x = pg.rand(8, 8):to(\"test_device\") print(pg.fft.rfft(x):sum():item() ~= nil) "
+      "local last = pg.fft.rfft(x) os.exit(3)";
+  const std::string command = std::string("MALLOC_PERTURB_=165 PERIGEE_TEST_DEVICE=full ") + PERIGEE_PROGRAM + " -e '" +
+                              script + "' > /dev/null 2>&1";
+  const int status = std::system(command.c_str());
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 3);
 }
