@@ -123,6 +123,11 @@ local function place(frame, at, want, tail, ...)
   for k = 1, want do R[at + k - 1] = results[k] end
 end
 
+-- What calls functions where nothing is logged. The name of the method is the one that errors of C functions are given
+-- with, see interpret.at_script.
+local no_log = {}
+function no_log:call(f, _, ...) return f(...) end
+
 local function call(frame, R, at, n, want, tail)
   local f = R[at]
   local from = at + frame.code.arguments
@@ -152,8 +157,7 @@ local function call(frame, R, at, n, want, tail)
     return new
   end
   if info.model then return place(frame, at, want, tail, info.model(frame, unpack(R, from, from + n - 1))) end
-  if log then return place(frame, at, want, tail, log:call(f, n, unpack(R, from, from + n - 1))) end
-  return place(frame, at, want, tail, f(unpack(R, from, from + n - 1)))
+  return place(frame, at, want, tail, (log or no_log):call(f, n, unpack(R, from, from + n - 1)))
 end
 
 frames.enter, frames.invoke, frames.metafield, frames.leave, frames.call, frames.run = enter, invoke, metafield, leave, call, run
