@@ -15,10 +15,10 @@ Device device_of(std::span<const Value> inputs, std::span<const Type> types);
 // `make` returns the tensor for input i. Throws the op's error for a number where only a tensor is allowed.
 void materialize_numbers(const OpDef& op, std::span<Value> inputs, FunctionRef<Value(size_t i, double number)> make);
 
-// The dtype in which a number enters an op that computes in `compute`. Arithmetic in half precision on the CPU works in
-// float32 and rounds the result, so there the number is not rounded. Comparisons see it as an element would hold it.
-inline DType number_dtype(const OpDef& op, DType compute, Device device) {
-  const bool exact = size_of(compute) == 2 && op.has(kPointwise) && op.result != Result::kBool && device.is_cpu();
+// The dtype in which a number enters an op that computes in `compute`. Arithmetic in half precision works in float32 on
+// every device and rounds the result, so the number is not rounded. Comparisons see it as an element would hold it.
+inline DType number_dtype(const OpDef& op, DType compute) {
+  const bool exact = size_of(compute) == 2 && op.has(kPointwise) && op.result != Result::kBool;
   return exact ? DType::kFloat32 : compute;
 }
 

@@ -62,8 +62,7 @@ class Call {
     if (!v.defined()) return void(in.emplace_back());
     if (v.is_number()) {
       Immediate& slot = immediates_.emplace_back();
-      fill_immediate(op, i, v.number(), number_dtype(op, pointwise_compute_dtype(op, inputs), device_of(inputs, {})),
-                     slot);
+      fill_immediate(op, i, v.number(), number_dtype(op, pointwise_compute_dtype(op, inputs)), slot);
       return void(in.push_back({&slot.type, &slot.strides, slot.data}));
     }
     if (reads(row, v.array())) return void(in.push_back(view_of(v.array())));
@@ -117,7 +116,7 @@ class EagerInterpreter final : public Interpreter {
         return false;
       if (!accepts(op.inputs[i].dtypes, dtype)) return false;
       if (v.is_number()) {
-        fill_immediate(op, i, v.number(), number_dtype(op, dtype, {}), immediates[i]);
+        fill_immediate(op, i, v.number(), number_dtype(op, dtype), immediates[i]);
         in[i] = {&immediates[i].type, &immediates[i].strides, immediates[i].data};
       } else {
         in[i] = view_of(v.array());

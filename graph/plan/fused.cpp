@@ -96,7 +96,7 @@ bool fusable_reduction(const Node& node, const Type& reduced) {
 std::shared_ptr<const FusedKernel> FusedKernel::compile(const Graph& body, Device device) {
   if (const FusedCompiler compiler = other_compiler.load(std::memory_order_relaxed); compiler && host_reads(device))
     if (auto kernel = compiler(body)) return kernel;
-  TranslatedBody translated = translate_body(body, device);
+  TranslatedBody translated = translate_body(body);
   if (!translated.checks.empty() && !host_reads(device)) return nullptr;
   auto tiles = device_table(device).compile(device.index, translated.tiles);
   if (!tiles) return nullptr;

@@ -18,7 +18,7 @@ DType work_dtype(DType t) { return is_half(t) ? DType::kFloat32 : t; }
 
 class Translator {
  public:
-  Translator(const Graph& body, Device device) : g_(body), device_(device) {}
+  explicit Translator(const Graph& body) : g_(body) {}
 
   TranslatedBody run() {
     add_inputs();
@@ -176,7 +176,7 @@ class Translator {
     if (!o.is_number()) return convert(value_of(i, k), condition ? DType::kBool : work_dtype(compute), DType::kBool);
     if (condition) return constant(DType::kBool, o.number != 0);
     int64_t storage = 0;
-    const DType dtype = number_dtype(*n.op, compute, device_);
+    const DType dtype = number_dtype(*n.op, compute);
     store_number(dtype, &storage, o.number);
     return constant(work_dtype(compute), load_number(dtype, &storage));
   }
@@ -301,7 +301,6 @@ class Translator {
   }
 
   const Graph& g_;
-  const Device device_;
   TranslatedBody out_;
   std::vector<int32_t> values_;  // by node; -1: none
   std::map<std::tuple<int32_t, DType, DType>, int32_t> converted_;
@@ -346,6 +345,6 @@ int64_t reduced_row(const Node& node, const Type& reduced) {
   return row;
 }
 
-TranslatedBody translate_body(const Graph& body, Device device) { return Translator(body, device).run(); }
+TranslatedBody translate_body(const Graph& body) { return Translator(body).run(); }
 
 }  // namespace pg

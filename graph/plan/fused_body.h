@@ -22,9 +22,8 @@ struct TranslatedBody {
   std::vector<DivisorCheck> checks;
 };
 
-// Translates the body for the device that runs it. Throws Error "fused: …" for a body that breaks the rules of
-// FusedKernel.
-TranslatedBody translate_body(const Graph& body, Device device);
+// Throws Error "fused: …" for a body that breaks the rules of FusedKernel.
+TranslatedBody translate_body(const Graph& body);
 
 // Whether the elements of the node are those of its operand, broadcast.
 bool is_alias(const Node& node);

@@ -286,7 +286,7 @@ std::vector<int32_t> Lowering::lower_op(const Node& node, const Made& made, int3
   });
   for (size_t i = 0; i < in.size(); ++i) {
     if (types[i].is_number())
-      in[i] = add_immediate(types[i].number(), number_dtype(op, pointwise_compute_dtype(op, types), device));
+      in[i] = add_immediate(types[i].number(), number_dtype(op, pointwise_compute_dtype(op, types)));
     else if (in[i] >= 0 && !reads(row, layout(in[i])))
       in[i] = contiguous(in[i], line);
     if (in[i] >= 0) ++values_[size_t(in[i])].readers;
