@@ -4,7 +4,9 @@ namespace pg::vm {
 namespace {
 
 constexpr int kGcIsRunning = 9;  // LUA_GCISRUNNING of LuaJIT 2.1
-constexpr int kUsualPause = -1;  // for LUA_GCRESTART: the next cycle starts after the usual pause
+// For LUA_GCRESTART: the next allocation makes a step. A pause from here on would put off a cycle for ever where calls
+// are ended one after the other.
+constexpr int kAtOnce = 0;
 
 // An allocator that refuses one request and puts the former allocator back.
 struct Refusal {
@@ -18,7 +20,7 @@ void* refuse_once(void* refusal, void* data, size_t old_size, size_t size) {
   const Refusal given = *static_cast<Refusal*>(refusal);
   if (size <= old_size) return given.allocate(given.data, data, old_size, size);
   lua_setallocf(given.L, given.allocate, given.data);
-  if (given.collects) lua_gc(given.L, LUA_GCRESTART, kUsualPause);
+  if (given.collects) lua_gc(given.L, LUA_GCRESTART, kAtOnce);
   return nullptr;
 }
 

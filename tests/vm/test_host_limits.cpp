@@ -78,6 +78,14 @@ TEST_CASE("host limits: an interrupt is not swallowed by a message handler") {
   }
 }
 
+TEST_CASE("host limits: the collector goes on where calls are ended one after the other") {
+  LimitedHost host([](perigee_state_config& c) { c.instruction_limit = 20000; });
+  for (int i = 0; i < 1000; ++i) REQUIRE(host.run("while true do local t = {} end") == PERIGEE_BUDGET_EXCEEDED);
+  perigee_memory_info info = PERIGEE_INIT(perigee_memory_info);
+  REQUIRE(perigee_memory(host.state, &info) == PERIGEE_OK);
+  CHECK(info.lua_bytes < 8u << 20);
+}
+
 TEST_CASE("host limits: memory of Lua and tensors together") {
   constexpr uint64_t kLimit = 16u << 20;
   LimitedHost host([](perigee_state_config& c) { c.memory_limit = kLimit; });
