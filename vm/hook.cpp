@@ -1,6 +1,12 @@
 // LuaJIT changes the flags of hooks in several steps and not atomically. Two threads that set a hook at the same time
 // may leave a state that runs none and takes no new one. So a lock is held meanwhile. A signal handler may not wait for
 // it: who holds it sets the polling hook afterwards.
+//
+// LuaJIT itself marks in these flags, without the lock, that a hook or finalizer runs. If another thread sets the
+// polling hook in the nanosecond in which one ends, the mark stays: the state runs no hooks any more, and only ops see
+// that they are to fail. Measured in a loop that does nothing but run finalizers: one of 500 to 2000 interrupts.
+// Nothing in LuaJIT's interface removes the mark. With limits of calls the hook is always set, and this cannot happen;
+// but such a hook slows down all interpreted code.
 #include <thread>
 
 #include "vm/job.h"

@@ -228,7 +228,8 @@ PERIGEE_API perigee_status perigee_get(perigee_state* state, const char* path, p
 
 /* Ends the running call with PERIGEE_CANCELLED at its next op, loop step or interpreted instruction, also inside pcall
  * and message handlers. From any thread or signal handler. Not ended: a loop without ops that LuaJIT has compiled (in
- * an attached state, or after jit.on()), and a C function of Lua. No effect between calls. */
+ * an attached state, or after jit.on()), and a C function of Lua. An interrupt from another thread that comes just when
+ * a finalizer ends may be lost for code without ops, unless the state has limits of calls. No effect between calls. */
 PERIGEE_API void perigee_interrupt(perigee_state* state);
 
 /* Collects garbage for about this many microseconds, or until a collection is complete. Errors: BAD_ARGUMENT. */
