@@ -19,7 +19,8 @@ bool fusable(const Node& node);
 bool fusable_reduction(const Node& node, const Type& reduced);
 
 // How many reductions a body may have on this device.
-inline size_t max_reductions(Device device) { return host_reads(device) ? 4 : 1; }
+inline constexpr size_t kMaxReductions = 4;
+inline size_t max_reductions(Device device) { return host_reads(device) ? kMaxReductions : 1; }
 
 // Larger bodies do not pay, because registers and streams no longer fit in the first-level cache. A body whose tensors
 // all have one element costs a nanosecond per step and a few per output: it may have 8 times as many of each.

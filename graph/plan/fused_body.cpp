@@ -295,8 +295,8 @@ class Translator {
       tiles().outputs.push_back({values_[size_t(o.node)], type.dtype, count == 1});
       out_.outputs.push_back(int32_t(k));
     }
-    if (const size_t most = max_reductions(device_); tiles().reductions.size() > most)
-      throw Error(fmt::format("fused: more than {} reductions", most));
+    if (tiles().reductions.size() > kMaxReductions)
+      throw Error(fmt::format("fused: more than {} reductions", kMaxReductions));
     out_.outputs.insert(out_.outputs.end(), reduced.begin(), reduced.end());
   }
 
