@@ -100,8 +100,10 @@ function Generator:seed(seed) end
 ---@field cov_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field cross_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field cross_entropy_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field ctc_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field cumprod_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field cumsum_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field deform_conv2d_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field diag_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field diag_embed_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field diff_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -171,6 +173,7 @@ function Generator:seed(seed) end
 ---@field isfinite_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field isinf_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field isnan_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field istft_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field kl_div_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field kron_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field l1_loss_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -288,6 +291,7 @@ function Generator:seed(seed) end
 ---@field sqrt_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field square_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field std_ fun(self: perigee.Tensor, ...): perigee.Tensor
+---@field stft_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field sub_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field subtract_ fun(self: perigee.Tensor, ...): perigee.Tensor
 ---@field sum_ fun(self: perigee.Tensor, ...): perigee.Tensor
@@ -890,6 +894,17 @@ function Tensor:cross(y, dim) end
 ---@overload fun(self: perigee.Tensor, target: perigee.Tensor, options: {weight?: perigee.Tensor, ignore_index?: integer, reduction?: "none"|"mean"|"sum", label_smoothing?: number, index_base?: integer}): perigee.Tensor
 function Tensor:cross_entropy(target, weight, ignore_index, reduction, label_smoothing, index_base) end
 
+----log of the probability that the steps spell the labels, with each label repeated any number of times and any number of blanks between labels. Classes count from 1. log_probs come from log_softmax; the gradient is for such input, as PyTorch's. mean divides each loss by its number of labels first. Graves et al., Connectionist temporal classification, 2006.
+---@param targets perigee.Tensor labels (batch, length), or the labels of all samples in a row
+---@param input_lengths? perigee.Tensor steps of each sample; all without
+---@param target_lengths? perigee.Tensor labels of each sample; all without
+---@param blank? integer the class of the blank
+---@param reduction? "none"|"mean"|"sum" none, mean or sum
+---@param zero_infinity? boolean 0 instead of infinity, with a gradient of 0, where no path is long enough
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, targets: perigee.Tensor, options: {input_lengths?: perigee.Tensor, target_lengths?: perigee.Tensor, blank?: integer, reduction?: "none"|"mean"|"sum", zero_infinity?: boolean}): perigee.Tensor
+function Tensor:ctc_loss(targets, input_lengths, target_lengths, blank, reduction, zero_infinity) end
+
 ---The largest element so far along dim and its index, the last of equal ones; NaN is larger than any number.
 ---@param dim integer the dim to run along
 ---@param index_base? integer the number of the first position
@@ -919,6 +934,18 @@ function Tensor:cumprod(dim, reverse) end
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, dim: integer, options: {reverse?: boolean, dtype?: perigee.DType}): perigee.Tensor
 function Tensor:cumsum(dim, reverse) end
+
+---A convolution whose windows read x (batch, channels, height, width) at places that are moved by offset (batch, 2 parts kh kw, out height, out width): for each part of the channels and element of the window a distance down and one to the right, in elements. Values between elements are interpolated, those outside are 0. weight is (out, channels / groups, kh, kw). mask (batch, parts kh kw, out height, out width) multiplies what is read. Dai et al., Deformable convolutional networks, 2017; Zhu et al., Deformable ConvNets v2, 2019.
+---@param offset perigee.Tensor
+---@param weight perigee.Tensor
+---@param bias? perigee.Tensor
+---@param stride? integer|integer[] step of the window
+---@param padding? integer|integer[] zeros around the image
+---@param dilation? integer|integer[] distance between the elements of the window
+---@param mask? perigee.Tensor
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, offset: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor, stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], mask?: perigee.Tensor}): perigee.Tensor
+function Tensor:deform_conv2d(offset, weight, bias, stride, padding, dilation, mask) end
 
 ---The diagonal of a matrix, or a square matrix with x on its diagonal when x is 1-dim.
 ---@param diagonal? integer 0 is the main diagonal, positive ones are above it
@@ -1424,6 +1451,19 @@ function Tensor:isinf() end
 ---True where x is NaN; never for integers.
 ---@return perigee.Tensor out
 function Tensor:isnan() end
+
+---The inverse of stft: the signal whose frames have the spectra x (frequencies, frames, 2) best, in the sense of least squares (Griffin and Lim, Signal estimation from modified short-time Fourier transform, 1984). Elements at which all windows are 0 are NaN.
+---@param n_fft integer the size of a frame
+---@param hop_length? integer the distance between frames; n_fft / 4 if nil
+---@param win_length? integer the size of the window, which zeros surround; n_fft if nil
+---@param window? perigee.Tensor factors of a frame; ones without
+---@param center? boolean whether the frames are centered at their elements, with padding at both ends
+---@param normalized? boolean with a factor 1 / sqrt(n_fft)
+---@param onesided? boolean the frequencies 0 to n_fft / 2 only
+---@param length? integer the size of the result
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, n_fft: integer, options: {hop_length?: integer, win_length?: integer, window?: perigee.Tensor, center?: boolean, normalized?: boolean, onesided?: boolean, length?: integer}): perigee.Tensor
+function Tensor:istft(n_fft, hop_length, win_length, window, center, normalized, onesided, length) end
 
 ---t (log t - x) of log-probabilities x and probabilities t (their logarithms with log_target), reduced; batchmean divides the sum by the size of dim 1.
 ---@param target perigee.Tensor
@@ -2363,6 +2403,19 @@ function Tensor:std(dim, correction, keepdim) end
 ---@return perigee.Tensor mean
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer|integer[], correction?: number, keepdim?: boolean, unbiased?: boolean}): perigee.Tensor, perigee.Tensor
 function Tensor:std_mean(dim, correction, keepdim) end
+
+---The Fourier transforms of overlapping frames of x (size) or (batch, size): (frequencies, frames, 2), with a batch if x has one. The last dim is (real, imaginary).
+---@param n_fft integer the size of a frame
+---@param hop_length? integer the distance between frames; n_fft / 4 if nil
+---@param win_length? integer the size of the window, which zeros surround; n_fft if nil
+---@param window? perigee.Tensor factors of a frame; ones without
+---@param center? boolean whether the frames are centered at their elements, with padding at both ends
+---@param pad_mode? "reflect"|"constant"|"replicate" the padding of `center`
+---@param normalized? boolean with a factor 1 / sqrt(n_fft)
+---@param onesided? boolean the frequencies 0 to n_fft / 2 only
+---@return perigee.Tensor out
+---@overload fun(self: perigee.Tensor, n_fft: integer, options: {hop_length?: integer, win_length?: integer, window?: perigee.Tensor, center?: boolean, pad_mode?: "reflect"|"constant"|"replicate", normalized?: boolean, onesided?: boolean}): perigee.Tensor
+function Tensor:stft(n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided) end
 
 ---x - y, with broadcasting; with alpha x - alpha y. Bool is refused.
 ---@param y perigee.Tensor|number

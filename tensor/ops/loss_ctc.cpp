@@ -130,7 +130,7 @@ void add_ctc_loss(Registry& r) {
        .attrs = {kBlank, kHow, kZeroInfinity},
        .infer = infer_ctc_loss,
        .decompose = decompose_ctc,
-       .traits = kFunctionOnly | kWidens},
+       .traits = kWidens},
       {.name = "ctc_paths",
        .doc = "ctc_loss of each sample.",
        .example = kExample,

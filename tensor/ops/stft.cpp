@@ -172,8 +172,7 @@ void add_stft_ops(Registry& r) {
        .attrs = frame_attrs(pad_mode),
        .signature = "x n_fft hop_length win_length window center pad_mode normalized onesided",
        .infer = infer_stft,
-       .decompose = decompose_stft,
-       .traits = kFunctionOnly},
+       .decompose = decompose_stft},
       {.name = "istft",
        .doc = "The inverse of stft: the signal whose frames have the spectra x (frequencies, frames, 2) best, in the "
               "sense "
@@ -184,8 +183,7 @@ void add_stft_ops(Registry& r) {
        .attrs = frame_attrs(length),
        .signature = "x n_fft hop_length win_length window center normalized onesided length",
        .infer = infer_istft,
-       .decompose = decompose_istft,
-       .traits = kFunctionOnly},
+       .decompose = decompose_istft},
   };
   r.add(rows);
 }

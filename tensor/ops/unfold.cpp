@@ -185,7 +185,7 @@ OpDef deform_row() {
           .signature = "x offset weight bias stride padding dilation mask",
           .infer = infer_deform,
           .decompose = decompose_deform,
-          .traits = kFunctionOnly | kWidens};
+          .traits = kWidens};
 }
 
 }  // namespace

@@ -35,6 +35,23 @@ for family, names in pairs(families) do
   end)
 end
 
+t.test("every op whose first argument is a tensor is a method, but those of modules", function()
+  local x, missing = pg.ones(2), {}
+  for _, name in ipairs(pg.ops()) do
+    local row = pg.testing.op_row(name)
+    local first = row.inputs[1]
+    if first and first.arity == "one" and row.signature[1] == first.name and not row.public:find(".", 1, true)
+        and not pcall(function() return assert(x[name]) end) then
+      missing[#missing + 1] = name
+    end
+  end
+  t.equal(missing, {})
+  t.equal(pg.ones(16):stft(8):istft(8), pg.ones(16))
+  t.equal(pg.ones(1, 2, 4, 4):deform_conv2d(pg.zeros(1, 18, 2, 2), pg.ones(1, 2, 3, 3)).shape, {1, 1, 2, 2})
+  local scores, labels = pg.zeros(4, 1, 3):log_softmax(), pg.tensor({{2, 3}}, {dtype = "int64"})
+  t.equal(scores:ctc_loss(labels), pg.ctc_loss(scores, labels))
+end)
+
 t.test("pg.linalg", function()
   local names = "cholesky qr svd eigh solve solve_triangular inv det slogdet norm matrix_power pinv"
   for name in names:gmatch("%S+") do t.check(pg.linalg[name], name) end
