@@ -137,12 +137,24 @@ local function range(first, last)
   return positions
 end
 
---- dataset:filter(f) -> the dataset of the items for which f(values…) is true.
+local function place(f) return type(f) == "function" and " at " .. core.introspect.where(f) or "" end
+
+-- Returns what a script's function f has returned for item i, and raises if that is nothing. A predicate may return nil.
+local function returned(op, f, i, expected, ...)
+  if select("#", ...) == 0 or (...) == nil and op ~= "filter" then
+    core.fail(op, "the function%s returned nothing at item %d (expected %s; end it with return …)", place(f), i, expected)
+  end
+  return ...
+end
+
+--- dataset:filter(f) -> the dataset of the items for which f(values…) is true. Raises if f returns nothing.
 function Dataset:filter(f)
   args.self("filter", self, "ds")
   args.callable("filter", "f", f)
   local positions = {}
-  for i = 1, self:len() do if f(self:get(i)) then positions[#positions + 1] = i end end
+  for i = 1, self:len() do
+    if returned("filter", f, i, "a boolean", f(self:get(i))) then positions[#positions + 1] = i end
+  end
   return Subset(self, positions)
 end
 
@@ -183,12 +195,15 @@ function Transformed:len()
   return self._source:len()
 end
 
-local function apply_first(f, x, ...) return f(x), ... end
+local function apply_first(f, i, x, ...)
+  return returned("transform_first", f, i, "the first value of the item", (f(x))), ...
+end
 
 function Transformed:get(i)
   args.self("get", self, "ds")
-  if self._first then return apply_first(self._f, self._source:get(i)) end
-  return self._f(self._source:get(i))
+  local f = self._f
+  if self._first then return apply_first(f, i, self._source:get(i)) end
+  return returned("transform", f, i, "the values of the item", f(self._source:get(i)))
 end
 
 local function eager(ds)
@@ -210,10 +225,11 @@ local function transform(op, ds, f, opts, first)
 end
 
 --- dataset:transform(f[, {lazy = true}]) -> the dataset whose items are f(values…). With lazy = false all items are
---- computed now.
+--- computed now. Raises if f returns nothing for an item.
 function Dataset:transform(f, opts) return transform("transform", self, f, opts, false) end
 
---- dataset:transform_first(f[, {lazy = true}]) -> the dataset with f applied to the first value of each item.
+--- dataset:transform_first(f[, {lazy = true}]) -> the dataset with f applied to the first value of each item. Raises if
+--- f returns nothing for an item.
 function Dataset:transform_first(f, opts) return transform("transform_first", self, f, opts, true) end
 
 return datasets

@@ -132,20 +132,39 @@ end
 
 local function pack(...) return {n = select("#", ...), ...} end
 
+local function values_of(dataset, position)
+  local item = pack(dataset:get(position))
+  if item.n == 0 then core.fail("DataLoader", "get of the dataset returned nothing at item %d (expected the values of the item)", position) end
+  return item
+end
+
+-- Joins value k of the items, or returns nil if no item has one.
+local function join_column(items, positions, k)
+  local column, lacking = {}, nil
+  for i, item in ipairs(items) do
+    if item[k] == nil then lacking = lacking or positions[i] end
+    column[#column + 1] = item[k]
+  end
+  if k > 1 and column[1] == nil then return nil end
+  if lacking then
+    core.fail("DataLoader", "item %d of the dataset has no value %d (expected one from get, as for the other items of the batch)", lacking, k)
+  end
+  return stack(column)
+end
+
 local function join(dataset, batchify, positions)
-  local items = {}
-  for i, position in ipairs(positions) do items[i] = pack(dataset:get(position)) end
+  local items, most = {}, 0
+  for i, position in ipairs(positions) do
+    items[i] = values_of(dataset, position)
+    most = math.max(most, items[i].n)
+  end
   if batchify then
     for _, item in ipairs(items) do item.n = nil end
     return batchify(items)
   end
   local columns = {}
-  for k = 1, items[1].n do
-    local column = {}
-    for i, item in ipairs(items) do column[i] = item[k] end
-    columns[k] = stack(column)
-  end
-  return unpack(columns, 1, items[1].n)
+  for k = 1, most do columns[k] = join_column(items, positions, k) end
+  return unpack(columns, 1, most)
 end
 
 --- loader:iter() -> an iterator over batches; each call starts a new round.
@@ -153,11 +172,19 @@ function DataLoader:iter()
   args.self("iter", object_of(self), "loader")
   local next_batch, dataset, batchify = self._batches:iter(), self.dataset, self._batchify
   local whole = not batchify and dataset.get_batch
+  -- A first value of nil would end the loop of the script as if there were no more batches.
+  local function batch(...)
+    if (...) == nil then
+      core.fail("DataLoader", "%s returned nothing for a batch (expected its values; end it with return …)",
+                whole and "get_batch of the dataset" or "batchify")
+    end
+    return ...
+  end
   return function()
     local positions = next_batch()
     if positions == nil then return nil end
-    if whole then return dataset:get_batch(ops.tensor(positions, {dtype = "int64"})) end
-    return join(dataset, batchify, positions)
+    if whole then return batch(dataset:get_batch(ops.tensor(positions, {dtype = "int64"}))) end
+    return batch(join(dataset, batchify, positions))
   end
 end
 

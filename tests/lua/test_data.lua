@@ -40,6 +40,37 @@ t.test("filter, shard, take, sample, transform", function()
   t.error_contains(function() ds:shard(3, 4) end, "'i'")
 end)
 
+t.test("a transform, a predicate, get, get_batch and batchify that return nothing raise", function()
+  local ds = numbers(4)
+  local function first_batch(dataset, options)
+    options = options or {}
+    options.batch_size = 2
+    return data.DataLoader(dataset, options):iter()()
+  end
+  local function nothing() end
+  t.error_matches(function() ds:transform(nothing):get(2) end, "^%S+test_data.lua:%d+: transform: the function at %S+test_data.lua:%d+ "
+                  .. "returned nothing at item 2 %(expected the values of the item; end it with return …%)$")
+  t.error_contains(function() first_batch(ds:transform(nothing)) end, "returned nothing at item 1")
+  t.error_contains(function() ds:transform(nothing, {lazy = false}) end, "returned nothing at item 1")
+  t.error_contains(function() ds:transform_first(nothing):get(-1) end, "returned nothing at item -1 (expected the first value of the item;")
+  t.error_contains(function() ds:filter(nothing) end, "returned nothing at item 1 (expected a boolean;")
+  t.equal(ds:filter(function() return nil end):len(), 0)
+  t.error_contains(function() first_batch(ds, {batchify = nothing}) end, "DataLoader: batchify returned nothing for a batch")
+  local Own = data.Dataset:extend("Own")
+  function Own:len() return 4 end
+  function Own:get(i) return self.item(i) end
+  local own = Own()
+  own.item = nothing
+  t.error_contains(function() first_batch(own) end, "get of the dataset returned nothing at item 1")
+  own.item = function(i) return i, i == 2 and 1 or nil end
+  t.error_contains(function() first_batch(own) end, "item 1 of the dataset has no value 2")
+  own.item = function(i) return i, nil, false end
+  local x, absent, flags = first_batch(own)
+  t.equal({x:totable(), absent == nil, flags:totable()}, {{1, 2}, true, {false, false}})
+  own.get_batch = nothing
+  t.error_contains(function() first_batch(own) end, "get_batch of the dataset returned nothing for a batch")
+end)
+
 t.test("loaders keep, discard or roll over the last incomplete batch", function()
   local ds = numbers(7)
   t.equal(firsts(data.DataLoader(ds, {batch_size = 3})), {{1, 2, 3}, {4, 5, 6}, {7}})

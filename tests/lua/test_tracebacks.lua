@@ -96,7 +96,7 @@ local dataset = pg.data.ArrayDataset(pg.ones(4, 2, 3)):transform(function(x)
   return y
 end)
 for x in pg.data.DataLoader(dataset, {batch_size = 2}):iter() do print(x) end
-]], "loader", "", "9: in function 'get'", "12: in main chunk")
+]], "loader", "", "9: in function <F:8>", "12: in main chunk")
   expect([[
 local net = nn.HybridSequential{nn.Dense(3)}
 net:initialize()
