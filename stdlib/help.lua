@@ -353,8 +353,7 @@ function help.text(...)
   if select("#", ...) == 0 then return overview .. "\n" .. columns(core.op_names(false)) end
   local what = select(1, ...)
   local text
-  local meta = type(what) == "userdata" and getmetatable(what)
-  if type(meta) == "table" and meta.__object then what = meta.__object(what) end
+  what = core.require("support.no_list").object(what)
   if type(what) == "string" then text = named(what)
   elseif type(what) == "function" then text = of_function(what)
   elseif type(what) == "table" then text = of_table(what)

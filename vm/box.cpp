@@ -259,6 +259,15 @@ void push_extra(lua_State* L, Box& box, int i) {
   lua_getfenv(L, i);
 }
 
+// The text for a userdata that stands for an object: see stdlib/support/no_list.lua.
+std::string describe_userdata(lua_State* L, int i) {
+  const int top = lua_gettop(L);
+  std::string text = "table";
+  if (lua_checkstack(L, 3) && luaL_getmetafield(L, i, "__index") && lua_istable(L, -1)) text = describe_table(L, -1);
+  lua_settop(L, top);
+  return text == "table" ? luaL_typename(L, i) : text;
+}
+
 std::string describe(lua_State* L, State& state, int i) {
   if (Box* box = to_box(L, state, i))
     return box->get().defined() ? to_string(box->get().type()) : "a tensor without value";
@@ -274,6 +283,8 @@ std::string describe(lua_State* L, State& state, int i) {
       return fmt::format("\"{}\"", std::string(lua_tostring(L, i)).substr(0, 60));
     case LUA_TTABLE:
       return describe_table(L, i);
+    case LUA_TUSERDATA:
+      return describe_userdata(L, i);
     default:
       return luaL_typename(L, i);
   }

@@ -9,9 +9,14 @@ local datasets = {}
 --- loaders use: it returns the batched values of the items at an int64 tensor of positions.
 local Dataset = class.new("Dataset")
 datasets.Dataset = Dataset
+core.require("support.no_list").define(Dataset, "a dataset has no length as a list; write ds:len() for the number of items")
 Dataset._kind, Dataset._no_items = "Dataset", "write ds:get(1) for the values of item 1; ds:len() is the number of items"
 
 Dataset.__tostring = function(self) return string.format("%s(%d items)", self.name, self:len()) end
+
+function Dataset:__call()
+  core.fail(self.name, "a dataset is no iterator; write for i = 1, ds:len() do … ds:get(i) … end, or make a DataLoader")
+end
 
 local function check_position(ds, i)
   local n = ds:len()

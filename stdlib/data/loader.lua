@@ -2,11 +2,13 @@
 local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
+local no_list = core.require("support.no_list")
 local samplers = core.require("data.sampler")
 local ops = core.ops
 
 local DataLoader = class.new("DataLoader")
 DataLoader._kind = "DataLoader"
+no_list.define(DataLoader, "a loader has no length as a list; write loader:len() for the number of batches")
 DataLoader._no_items = "a loader is no list: write for x, y in loader:iter() do … end; loader:len() is the number of batches"
 
 local stack
@@ -72,7 +74,7 @@ end
 --- for x in loader:iter() do batches[#batches + 1] = x end
 --- return batches
 function DataLoader:init(dataset, ...)
-  if type(dataset) ~= "table" or not dataset.get or not dataset.len then
+  if not (type(dataset) == "table" or no_list.is(dataset)) or not dataset.get or not dataset.len then
     local list = core.is_tensor(dataset) or args.plain(dataset)
     core.fail("DataLoader", "bad argument 'dataset' (expected a dataset with len and get, got %s%s)", core.describe(dataset),
               list and "; write data.ArrayDataset(x, y)" or "")
@@ -91,42 +93,12 @@ function DataLoader:init(dataset, ...)
   else self._batches = samplers.BatchSampler(sampler, args.count("DataLoader", "batch_size", o.batch_size, 1), o.last_batch) end
 end
 
--- The objects behind loaders. A loader is a userdata with the fields and methods of its object, since #loader and
--- ipairs(loader) of a table are 0 and an empty loop, not errors. Objects of subclasses are tables.
-local objects = setmetatable({}, {__mode = "k"})
-
-local function object_of(loader) return objects[loader] or loader end
-
-local function refuse_length() core.fail("DataLoader", "a loader has no length as a list; write loader:len() for the number of batches") end
-
-local meta_of_class = getmetatable(DataLoader)
-local construct = meta_of_class.__call
-
-local newproxy = core.newproxy
-if newproxy then
-  local first = newproxy(true)
-  local meta = getmetatable(first)
-  meta.__metatable = core.sandboxed and false  -- else a script could give loaders a finalizer
-  meta.__index = function(loader, key) return objects[loader][key] end
-  meta.__newindex = function(loader, key, value) objects[loader][key] = value end
-  meta.__call = function(loader, ...) return objects[loader](...) end
-  meta.__tostring = function(loader) return tostring(objects[loader]) end
-  meta.__len = refuse_length
-  meta.__object = function(loader) return objects[loader] end  -- for help
-  function meta_of_class.__call(class_, ...)
-    local loader = newproxy(first)
-    objects[loader] = construct(class_, ...)
-    return loader
-  end
-end
-
 -- `for x, y in loader do` calls the loader.
 function DataLoader:__call() core.fail("DataLoader", "a loader is no iterator; write for x, y in loader:iter() do … end") end
 
---- loader:len() -> the number of batches in the next round. A loader is no list: Lua itself makes #loader 0 and
---- ipairs(loader) empty.
+--- loader:len() -> the number of batches in the next round. #loader and ipairs(loader) raise.
 function DataLoader:len()
-  args.self("len", object_of(self), "loader")
+  args.self("len", self, "loader")
   return self._batches:len()
 end
 
@@ -169,7 +141,7 @@ end
 
 --- loader:iter() -> an iterator over batches; each call starts a new round.
 function DataLoader:iter()
-  args.self("iter", object_of(self), "loader")
+  args.self("iter", self, "loader")
   local next_batch, dataset, batchify = self._batches:iter(), self.dataset, self._batchify
   local whole = not batchify and dataset.get_batch
   -- A first value of nil would end the loop of the script as if there were no more batches.

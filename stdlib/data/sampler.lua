@@ -2,6 +2,7 @@
 local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
+local no_list = core.require("support.no_list")
 local ops = core.ops
 local samplers = {}
 
@@ -62,7 +63,8 @@ samplers.FilterSampler = FilterSampler
 
 function FilterSampler:init(f, dataset)
   args.callable("FilterSampler", "f", f)
-  if type(dataset) ~= "table" or not dataset.len then core.arg_error("FilterSampler", "dataset", "a dataset", dataset) end
+  local table_like = type(dataset) == "table" or no_list.is(dataset)
+  if not table_like or not dataset.len then core.arg_error("FilterSampler", "dataset", "a dataset", dataset) end
   self._positions = {}
   for i = 1, dataset:len() do
     if f(dataset:get(i)) then self._positions[#self._positions + 1] = i end

@@ -1,5 +1,6 @@
 -- Reads and checks the arguments of constructors: values by position, then an optional table of options.
 local core = ...
+local no_list = core.require("support.no_list")
 local args = {}
 
 -- Markers in a specification: an option without a default, and a required option.
@@ -93,6 +94,7 @@ end
 --- args.self(op, self, name) raises if a method was called with a dot, so that self is no object whose class has the
 --- method op.
 function args.self(op, self, name)
+  self = no_list.object(self)
   local is_class = type(self) == "table" and rawget(self, "__index") ~= nil
   local meta = not is_class and type(self) == "table" and getmetatable(self)
   if type(meta) == "table" and meta[op] ~= nil then return end

@@ -6,7 +6,8 @@ local function construct(self, ...)
   core.require("support.args").called_with_dot(self.name, ...)
   local object = setmetatable({}, self)
   if self.init then self.init(object, ...) end
-  return object
+  local wrap = rawget(self, "_library") and self._wrap
+  return wrap and wrap(object) or object
 end
 
 -- Methods and fields that the library looks for in objects of any class.

@@ -85,7 +85,8 @@ rules = {
   {"attempt to index a number value$", "a number has no fields; x:item() is a plain number"},
   {"attempt to %w+ .- '([%w_]+)' %(a nil value%)$", function(name) return ("'%s' is nil: misspelled, or not set"):format(name) end},
   {"bad argument #%d+ to '(%w+)' %(number expected, got userdata%)", math_of_tensor},
-  {"bad argument #%d+ to 'i?pairs' %(table expected, got userdata%)", "for the rows of a tensor write for row in x:iter() do … end; for batches for x, y in loader:iter() do … end"},
+  {"bad argument #%d+ to 'i?pairs' %(table expected, got userdata%)", "for the rows of a tensor write for row in x:iter() do … end; "
+    .. "for batches for x, y in loader:iter() do … end; for items for i = 1, ds:len() do … ds:get(i) … end"},
   {"bad argument #%d+ to 'i?pairs' %(table expected, got function%)",
     "an iterator needs no pairs: for path, p in net:parameters() do … end"},
   {"attempt to call method 'step' %(a number value%)$", "trainer:step(n) counts the updates of the scheduler"},

@@ -343,7 +343,8 @@ local function explain(host, text)
   end
   local place = type(value) == "function" and place_of(value)
   if place then return print(place) end
-  if type(value) == "function" or type(value) == "table" and getmetatable(value) then return pg.help(value) end
+  local object = core.require("support.no_list").object(value)
+  if type(value) == "function" or type(object) == "table" and getmetatable(object) then return pg.help(value) end
   print(type(value) .. ": " .. tostring(value))
 end
 

@@ -191,6 +191,44 @@ t.test("MNIST reads the original gzipped files", function()
   t.equal({x.shape, ds.classes[y:item()]}, {{1, 28, 28}, "7"})
 end)
 
+t.test("a dataset has no length as a list, and ipairs refuses it", function()
+  local ds = numbers(5)
+  for _, each in ipairs{ds, ds:take(2), ds:transform(function(x) return x end), data.SimpleDataset{1}, data.digits()} do
+    t.error_contains(function() return #each end, "write ds:len() for the number of items")
+    t.error_contains(function() return ipairs(each) end, "table expected, got userdata")
+  end
+  t.equal(tostring(ds), "ArrayDataset(5 items)")
+  ds.note = 5
+  t.equal(ds.note, 5)
+  t.error_contains(function() ds.len = 7 end, "'len' is a method")
+  t.error_contains(function() return ds.size end, "ArrayDataset: no field or method 'size'")
+  local Own = data.ArrayDataset:extend("Own")
+  t.equal(Own(pg.range(1, 5)):len(), 5)
+end)
+
+t.test("a dataset that its transform refers to is collected", function()
+  local gone = setmetatable({}, {__mode = "k"})
+  local function make()
+    local ds
+    local function f(x) return x, ds end
+    ds, gone[f] = numbers(3):transform(f), true
+    return ds:len()
+  end
+  make()
+  collectgarbage()
+  collectgarbage()
+  t.equal(next(gone), nil)
+end)
+
+t.test("a jit function reads a dataset", function()
+  local ds = numbers(3)
+  local f = pg.jit(function(x) return x + ds:get(2), ds:len() end)
+  for _ = 1, 3 do
+    local y, n = f(pg.ones(1))
+    t.equal({y:totable(), n}, {{3}, 3})
+  end
+end)
+
 t.test("a loader has no length as a list, and ipairs refuses it", function()
   local loader = pg.data.DataLoader(pg.data.ArrayDataset(pg.range(1, 5)), {batch_size = 2})
   t.error_contains(function() return #loader end, "write loader:len() for the number of batches")
