@@ -301,14 +301,27 @@ function autograd.jvp(f, primals, tangents)
   return y, directional
 end
 
+-- Returns the gradients that a Function's backward has returned as a list. Absent ones are no error where the rest of the
+-- `wanted` arguments of forward can have no gradient, those after number `least`. Nor are more of them that are nil.
+local function check_gradients(name, backward, least, wanted, ...)
+  local got = select("#", ...)
+  while got > wanted and (select(got, ...)) == nil do got = got - 1 end
+  if got < least or got > wanted then
+    core.fail(name, "backward at %s returned %d gradient%s (expected %d, one for each argument of forward; write nil for one without "
+              .. "gradient)", core.introspect.where(backward), got, got == 1 and "" or "s", wanted)
+  end
+  return {...}
+end
+
 -- The call of a Function. forward runs with recording off; backward is one tape entry.
 local function call_function(self, ...)
   local arguments, n = {...}, select("#", ...)
-  local ctx, inputs, places = {saved = {}}, {}, {}
+  local ctx, inputs, places, least = {saved = {}}, {}, {}, 0
   for k = 1, n do
     if core.is_tensor(arguments[k]) then
       inputs[#inputs + 1] = arguments[k]
       places[#inputs] = k
+      if arguments[k].dtype:find("float") then least = k end
     end
   end
   local results = {autograd.pause(function() return self.forward(ctx, unpack(arguments, 1, n)) end)}
@@ -341,7 +354,7 @@ local function call_function(self, ...)
     local view = setmetatable({saved = setmetatable({}, {__index = ctx.saved})}, {__index = ctx})
     for key, i in pairs(fields) do view[key] = tensors[i] end
     for key, i in pairs(saved_keys) do view.saved[key] = tensors[i] end
-    local grads = {backward(view, ...)}
+    local grads = check_gradients(name, backward, least, n, backward(view, ...))
     local out = {}
     for i = 1, #places do out[i] = grads[places[i]] end
     return unpack(out, 1, #places)
@@ -351,8 +364,9 @@ end
 
 --- pg.autograd.Function{name =, forward = function(ctx, ...), backward = function(ctx, dy...)} -> a callable with its
 --- own gradient. backward gets one gradient per output (zeros if none reached it) and returns one gradient or nil per
---- argument of forward. Tensors that forward stores in ctx.saved are available in backward. Store an output there and
---- not in an upvalue of backward: that would make a cycle, which is never collected.
+--- argument of forward; those of last arguments that are no floating tensors may be absent. Any other number of them
+--- raises. Tensors that forward stores in ctx.saved are available in backward. Store an output there and not in an
+--- upvalue of backward: that would make a cycle, which is never collected.
 --- Example: local double = pg.autograd.Function{forward = function(ctx, x) return 2 * x end, backward = function(ctx, dy) return 2 * dy end}
 --- return double(pg.ones(2))
 function autograd.Function(definition)

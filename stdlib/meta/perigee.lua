@@ -3328,8 +3328,9 @@ local autograd = {}
 
 ---pg.autograd.Function{name =, forward = function(ctx, ...), backward = function(ctx, dy...)} -> a callable with its
 ---own gradient. backward gets one gradient per output (zeros if none reached it) and returns one gradient or nil per
----argument of forward. Tensors that forward stores in ctx.saved are available in backward. Store an output there and
----not in an upvalue of backward: that would make a cycle, which is never collected.
+---argument of forward; those of last arguments that are no floating tensors may be absent. Any other number of them
+---raises. Tensors that forward stores in ctx.saved are available in backward. Store an output there and not in an
+---upvalue of backward: that would make a cycle, which is never collected.
 ---@param options any
 ---@return any
 function autograd.Function(options) end

@@ -181,6 +181,28 @@ t.test("Function has its own gradient, of any order", function()
   t.check(not pg.is_recording())
 end)
 
+t.test("a Function's backward returns a gradient or nil for each argument", function()
+  local function run(backward, more, compile)
+    local F = pg.autograd.Function{name = "product", forward = function(ctx, a, b) ctx.saved = {a, b} return a * b end, backward = backward}
+    local function call(a, b, k) return k and F(a, b, k) or F(a, b) end
+    local a, b, f = f64({2}):attach_grad(), f64({3}):attach_grad(), compile and pg.jit(call) or call
+    pg.record(function() return f(a, b, more) end):backward()
+    return {a.grad:item(), b.grad:item()}
+  end
+  for _, compile in ipairs{false, true} do
+    t.error_matches(function() run(function(_, dy) return dy end, nil, compile) end, "product: backward at %S*test_autograd.lua:%d+ returned "
+                    .. "1 gradient %(expected 2, one for each argument of forward; write nil for one without gradient%)$")
+    t.error_contains(function() run(function() end, nil, compile) end, "returned 0 gradients (expected 2,")
+    t.error_contains(function() run(function(_, dy) return dy, dy, dy end, nil, compile) end, "returned 3 gradients (expected 2,")
+    t.error_contains(function() run(function(_, dy) return dy end, 5, compile) end, "returned 1 gradient (expected 3,")
+    t.equal(run(function(_, dy) return dy, nil end, nil, compile), {1, 0})
+    t.equal(run(function(_, dy) return dy, nil, nil end, nil, compile), {1, 0})
+    t.equal(run(function(_, dy) return nil, dy end, 5, compile), {0, 1})
+    t.equal(run(function(_, dy) return dy, dy, nil end, 5, compile), {1, 1})
+    t.equal(run(function(_, dy) return dy, dy end, pg.tensor({1}, {dtype = "int64"}), compile), {1, 1})
+  end
+end)
+
 t.test("a Function's saved tensors and graph are freed", function()
   local F = pg.autograd.Function{forward = function(ctx, x) ctx.saved = {x} return x * 2 end, backward = function(_, dy) return dy * 2 end}
   local w = pg.zeros(1000):attach_grad()
