@@ -142,23 +142,13 @@ local function range(first, last)
   return positions
 end
 
-local function place(f) return type(f) == "function" and " at " .. core.introspect.where(f) or "" end
-
--- Returns what a script's function f has returned for item i, and raises if that is nothing. A predicate may return nil.
-local function returned(op, f, i, expected, ...)
-  if select("#", ...) == 0 or (...) == nil and op ~= "filter" then
-    core.fail(op, "the function%s returned nothing at item %d (expected %s; end it with return …)", place(f), i, expected)
-  end
-  return ...
-end
-
 --- dataset:filter(f) -> the dataset of the items for which f(values…) is true. Raises if f returns nothing.
 function Dataset:filter(f)
   args.self("filter", self, "ds")
   args.callable("filter", "f", f)
   local positions = {}
   for i = 1, self:len() do
-    if returned("filter", f, i, "a boolean", f(self:get(i))) then positions[#positions + 1] = i end
+    if args.returned("filter", f, i, "a boolean", false, f(self:get(i))) then positions[#positions + 1] = i end
   end
   return Subset(self, positions)
 end
@@ -201,14 +191,14 @@ function Transformed:len()
 end
 
 local function apply_first(f, i, x, ...)
-  return returned("transform_first", f, i, "the first value of the item", (f(x))), ...
+  return args.returned("transform_first", f, i, "the first value of the item", true, (f(x))), ...
 end
 
 function Transformed:get(i)
   args.self("get", self, "ds")
   local f = self._f
   if self._first then return apply_first(f, i, self._source:get(i)) end
-  return returned("transform", f, i, "the values of the item", f(self._source:get(i)))
+  return args.returned("transform", f, i, "the values of the item", true, f(self._source:get(i)))
 end
 
 local function eager(ds)

@@ -67,7 +67,7 @@ function FilterSampler:init(f, dataset)
   if not table_like or not dataset.len then core.arg_error("FilterSampler", "dataset", "a dataset", dataset) end
   self._positions = {}
   for i = 1, dataset:len() do
-    if f(dataset:get(i)) then self._positions[#self._positions + 1] = i end
+    if args.returned("FilterSampler", f, i, "a boolean", false, f(dataset:get(i))) then self._positions[#self._positions + 1] = i end
   end
 end
 

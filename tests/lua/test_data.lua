@@ -54,6 +54,7 @@ t.test("a transform, a predicate, get, get_batch and batchify that return nothin
   t.error_contains(function() ds:transform(nothing, {lazy = false}) end, "returned nothing at item 1")
   t.error_contains(function() ds:transform_first(nothing):get(-1) end, "returned nothing at item -1 (expected the first value of the item;")
   t.error_contains(function() ds:filter(nothing) end, "returned nothing at item 1 (expected a boolean;")
+  t.error_contains(function() data.FilterSampler(nothing, ds) end, "FilterSampler: the function at ")
   t.equal(ds:filter(function() return nil end):len(), 0)
   t.error_contains(function() first_batch(ds, {batchify = nothing}) end, "DataLoader: batchify returned nothing for a batch")
   local Own = data.Dataset:extend("Own")
