@@ -3,6 +3,7 @@ local core = ...
 local args = core.require("support.args")
 local choose = core.require("support.namespace").choose
 local class = core.require("support.class")
+local patterns = core.require("support.pattern")
 local ops = core.ops
 local init = {}
 
@@ -224,7 +225,7 @@ end
 
 --- pg.init.Mixed(patterns, initializers): the initializer of the first Lua pattern that is found in a parameter's path.
 --- It takes precedence over the rule of the name (bias 0, gamma 1), except for a pattern that matches every path, such
---- as ".*".
+--- as ".*". Raises for a regular expression, with | or a backslash; "%|" is a bar in a path.
 --- Example: local net = pg.nn.HybridSequential{pg.nn.Dense(1, {in_units = 2}), pg.nn.Dense(1, {in_units = 1})}
 --- net:initialize(pg.init.Mixed({"^1%.", ".*"}, {"ones", "zeros"}))
 --- return net[1].weight, net[2].weight
@@ -239,6 +240,7 @@ function Mixed:check()
   local list = {}
   for i, pattern in ipairs(self.patterns) do
     args.string("Mixed", "patterns", pattern)
+    patterns.refuse_regex("Mixed", "patterns", pattern, "give each alternative its own pattern and initializer")
     list[i] = init.resolve("Mixed", self.initializers[i])
   end
   self.initializers = list
@@ -247,9 +249,7 @@ end
 function Mixed:choose(path)
   for i, pattern in ipairs(self.patterns) do
     if fits_all[pattern] then return init.rule(path) or self.initializers[i] end
-    if path:find(pattern) then
-      return self.initializers[i]
-    end
+    if patterns.matches("Mixed", "patterns", pattern, path) then return self.initializers[i] end
   end
   core.fail("Mixed", "no pattern matches the parameter '%s' (add \".*\" as the last pattern)", path)
 end

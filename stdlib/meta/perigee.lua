@@ -2849,13 +2849,13 @@ function Block:forward(...) end
 function Block:initialize(init, options) end
 
 ---block:parameters([pattern]) -> an iterator of path, tensor in a stable order, each parameter once. Only paths that
----contain the Lua pattern are included.
+---contain the Lua pattern are included. Raises if none does and the pattern is a regular expression, with | or a backslash.
 ---@param pattern any
 ---@return any
 function Block:parameters(pattern) end
 
 ---block:collect_params([pattern]) -> a set of the parameters: a table indexed by path with the methods initialize,
----zero_grad, set(key, value), save(path), load(path), iter() and len().
+---zero_grad, set(key, value), save(path), load(path), iter() and len(). pattern is that of block:parameters.
 ---@param pattern any
 ---@return any
 function Block:collect_params(pattern) end
@@ -3698,7 +3698,7 @@ function init.MSRAPrelu(factor_type, slope) end
 
 ---pg.init.Mixed(patterns, initializers): the initializer of the first Lua pattern that is found in a parameter's path.
 ---It takes precedence over the rule of the name (bias 0, gamma 1), except for a pattern that matches every path, such
----as ".*".
+---as ".*". Raises for a regular expression, with | or a backslash; "%|" is a bar in a path.
 ---@param patterns any
 ---@param initializers any
 ---@return any

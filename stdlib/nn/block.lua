@@ -109,26 +109,21 @@ function Block:initialize(init, opts)
 end
 
 --- block:parameters([pattern]) -> an iterator of path, tensor in a stable order, each parameter once. Only paths that
---- contain the Lua pattern are included.
+--- contain the Lua pattern are included. Raises if none does and the pattern is a regular expression, with | or a backslash.
 function Block:parameters(pattern)
   args.self("parameters", self, "net")
-  if pattern ~= nil then args.string("parameters", "pattern", pattern) end
-  local list, i = discover.parameters(self), 0
+  local list, i = sets.matching("parameters", self, pattern), 0
   return function()
-    repeat
-      i = i + 1
-      local entry = list[i]
-      if not entry then return nil end
-      if not pattern or entry.path:find(pattern) then return entry.path, entry.tensor end
-    until false
+    i = i + 1
+    local entry = list[i]
+    if entry then return entry.path, entry.tensor end
   end
 end
 
 --- block:collect_params([pattern]) -> a set of the parameters: a table indexed by path with the methods initialize,
---- zero_grad, set(key, value), save(path), load(path), iter() and len().
+--- zero_grad, set(key, value), save(path), load(path), iter() and len(). pattern is that of block:parameters.
 function Block:collect_params(pattern)
   args.self("collect_params", self, "net")
-  if pattern ~= nil then args.string("collect_params", "pattern", pattern) end
   return sets.collect(self, pattern)
 end
 

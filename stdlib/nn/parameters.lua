@@ -3,6 +3,7 @@ local core = ...
 local args = core.require("support.args")
 local discover = core.require("nn.discover")
 local param = core.require("param")
+local patterns = core.require("support.pattern")
 local hint = core.require("support.namespace").hint
 local sets = {}
 
@@ -39,14 +40,26 @@ local Set = {
   end,
 }
 
+--- sets.matching(op, block, pattern) -> the entries of discover.parameters whose path contains the Lua pattern, or all.
+--- Raises if none does and the pattern is a regular expression.
+function sets.matching(op, block, pattern)
+  local all, found = discover.parameters(block), {}
+  if pattern == nil then return all end
+  args.string(op, "pattern", pattern)
+  for _, entry in ipairs(all) do
+    if patterns.matches(op, "pattern", pattern, entry.path) then found[#found + 1] = entry end
+  end
+  if not found[1] then
+    patterns.refuse_regex(op, "pattern", pattern, "write one call for each alternative; a Trainer takes several sets as {{params = a}, {params = b}}")
+  end
+  return found
+end
+
 --- sets.collect(block, pattern) -> the set of the block's parameters whose path contains the Lua pattern.
 function sets.collect(block, pattern)
   local set, entries = {}, {root = block}
-  for _, entry in ipairs(discover.parameters(block)) do
-    if not pattern or entry.path:find(pattern) then
-      entries[#entries + 1] = entry
-      set[entry.path] = entry.tensor
-    end
+  for i, entry in ipairs(sets.matching("collect_params", block, pattern)) do
+    entries[i], set[entry.path] = entry, entry.tensor
   end
   entries_of[set] = entries
   return setmetatable(set, Set)

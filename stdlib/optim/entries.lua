@@ -17,6 +17,11 @@ local function add(op, list, seen, path, p)
   list[#list + 1] = {path = path, tensor = p, fields = is_param(p) and core.extra(p)}
 end
 
+local function some(op, list)
+  if list[1] then return list end
+  core.fail(op, "bad argument 'params' (expected at least one parameter, got none; print(net:collect_params()) lists those of a net)")
+end
+
 -- Returns a list of {path =, tensor =, fields = (the options of a parameter)} from a set of collect_params, a block, a list
 -- of tensors, or a table of tensors by name.
 local function read(op, params)
@@ -58,7 +63,7 @@ end
 -- Returns the list of entries, and the list of groups if params is a list of them. Entries of groups have a group, and
 -- paths that begin with its number.
 local function read_groups(op, params)
-  if not (args.plain(params) and is_group(params[1])) then return read(op, params), {} end
+  if not (args.plain(params) and is_group(params[1])) then return some(op, read(op, params)), {} end
   local list, groups, seen = {}, {}, {}
   for i, given in ipairs(params) do
     groups[i] = read_group(op, i, given)
@@ -69,7 +74,7 @@ local function read_groups(op, params)
       list[#list + 1] = entry
     end
   end
-  return list, groups
+  return some(op, list), groups
 end
 
-return {read = read, read_groups = read_groups}
+return {read = function(op, params) return some(op, read(op, params)) end, read_groups = read_groups}

@@ -339,3 +339,12 @@ t.test("a failing call undoes the shapes that its inner calls filled in", functi
   end}:initialize("ones")
   t.equal(caught(pg.ones(1, 3)), pg.full({1, 2}, 3))
 end)
+
+t.test("a pattern that matches nothing is an empty set, a bar of a path is matched", function()
+  local net = nn.HybridSequential{nn.Dense(2)}
+  t.equal(net:collect_params("gamma"):len(), 0)
+  t.equal(net:parameters("gamma")(), nil)
+  local block = nn.block{["a|b"] = pg.param{shape = {1}}, forward = function(_, x) return x end}
+  t.equal((block:parameters("a|b")()), "a|b")
+  t.equal(block:collect_params("^a|"):len(), 1)
+end)

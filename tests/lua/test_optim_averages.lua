@@ -131,7 +131,7 @@ t.test("wrong arguments of averages", function()
   t.error_contains(function() optim.EMA(3) end, "EMA: bad argument 'params'")
   t.error_contains(function() optim.EMA(nn.Dense(2):initialize()) end, "has no value")
   t.error_contains(function() optim.EMA.update() end, "update")
-  t.error_contains(function() optim.EMA({}):apply(3) end, "apply: bad argument 'f'")
+  t.error_contains(function() optim.EMA({pg.param(pg.ones(1))}):apply(3) end, "apply: bad argument 'f'")
 end)
 
 t.test("grad_req add with a step every n calls equals one step with the whole batch", function()
