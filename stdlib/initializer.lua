@@ -354,6 +354,7 @@ function Function:make(shape, options, path)
 end
 
 local default = init.Uniform()
+local gluon = "; Gluon's _init_weight(name, data) writes to data instead"
 
 --- pg.init.resolve(op, value) -> an initializer. value is a name, a number, a tensor, an initializer, a class of
 --- pg.init, a function (shape, options, path) -> tensor, or nil for Uniform(0.07).
@@ -362,9 +363,22 @@ function init.resolve(op, value)
   if type(value) == "string" then return by_name(op, value) end
   if type(value) == "number" or core.is_tensor(value) then return Constant(value) end
   if type(value) == "function" then return Function(value) end
-  if class.is(value, Initializer) then return value end
-  if type(value) == "table" and rawget(value, "super") and value.make then return value() end
+  if type(value) == "table" and rawget(value, "super") and class.is(setmetatable({}, value), Initializer) then value = value() end
+  if class.is(value, Initializer) then
+    class.defined(value, "make", "make(shape, options, path)", ", which returns a tensor" .. (value._init_weight and gluon or ""))
+    return value
+  end
   core.arg_error(op, "init", "an initializer or its name", value)
+end
+
+-- Returns the value that make of an initializer has returned for a parameter.
+local function check(initializer, path, shape, value)
+  if not core.is_tensor(value) then
+    core.fail(initializer.name, "make returned %s for %s (expected a tensor of its shape)", value == nil and "nothing" or core.describe(value),
+              path ~= "" and "'" .. path .. "'" or "a parameter")
+  end
+  core.require("param").merge(initializer.name, path ~= "" and path or "init", shape, value.shape, " from make")
+  return value
 end
 
 --- pg.init.make(own, default, path, shape, options) -> a value for a parameter. Its own initializer takes precedence,
@@ -377,7 +391,7 @@ function init.make(own, fallback, path, shape, options)
   if own ~= nil then chosen = init.resolve("initialize", own)
   elseif fallback.choose then chosen = fallback
   else chosen = init.rule(path) or fallback end
-  return core.require("autograd").pause(function() return chosen:make(shape, options, path) end)
+  return core.require("autograd").pause(function() return check(chosen, path, shape, chosen:make(shape, options, path)) end)
 end
 
 return core.require("support.namespace").seal("init", init)

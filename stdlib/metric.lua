@@ -96,6 +96,7 @@ end
 --- metric:update(labels, preds) adds one batch. Both are a tensor or a list of tensors.
 function Metric:update(labels, preds)
   args.self("update", self, "metric")
+  class.defined(self, "measure", "measure(label, pred)")
   labels, preds = as_list(self.name, "labels", labels), as_list(self.name, "preds", preds)
   if #labels ~= #preds then core.fail(self.name, "bad argument 'preds' (expected %d tensors like labels, got %d)", #labels, #preds) end
   local autograd = core.require("autograd")

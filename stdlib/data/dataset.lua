@@ -12,7 +12,13 @@ datasets.Dataset = Dataset
 core.require("support.no_list").define(Dataset, "a dataset has no length as a list; write ds:len() for the number of items")
 Dataset._kind, Dataset._no_items = "Dataset", "write ds:get(1) for the values of item 1; ds:len() is the number of items"
 
-Dataset.__tostring = function(self) return string.format("%s(%d items)", self.name, self:len()) end
+Dataset.__tostring = function(self) return self.len and string.format("%s(%d items)", self.name, self:len()) or self.name end
+
+local function check(op, ds)
+  args.self(op, ds, "ds")
+  class.defined(ds, "len", "len()")
+  class.defined(ds, "get", "get(i)")
+end
 
 function Dataset:__call()
   core.fail(self.name, "a dataset is no iterator; write for i = 1, ds:len() do … ds:get(i) … end, or make a DataLoader")
@@ -144,7 +150,7 @@ end
 
 --- dataset:filter(f) -> the dataset of the items for which f(values…) is true. Raises if f returns nothing.
 function Dataset:filter(f)
-  args.self("filter", self, "ds")
+  check("filter", self)
   args.callable("filter", "f", f)
   local positions = {}
   for i = 1, self:len() do
@@ -155,7 +161,7 @@ end
 
 --- dataset:shard(n, i) -> part i of n. If n does not divide the length, the first parts have one item more.
 function Dataset:shard(n, i)
-  args.self("shard", self, "ds")
+  check("shard", self)
   args.count("shard", "n", n, 1)
   if args.count("shard", "i", i, 1) > n then core.arg_error("shard", "i", "a part in 1.." .. n, i) end
   local each, rest = math.floor(self:len() / n), self:len() % n
@@ -165,13 +171,13 @@ end
 
 --- dataset:take(n) -> the dataset of the first n items, or of all if there are fewer.
 function Dataset:take(n)
-  args.self("take", self, "ds")
+  check("take", self)
   return Subset(self, range(1, math.min(args.count("take", "n", n), self:len())))
 end
 
 --- dataset:sample(sampler) -> the dataset of the items at the positions of one round of the sampler.
 function Dataset:sample(sampler)
-  args.self("sample", self, "ds")
+  check("sample", self)
   if type(sampler) ~= "table" or not sampler.iter then core.arg_error("sample", "sampler", "a sampler", sampler) end
   local positions = {}
   for i in sampler:iter() do positions[#positions + 1] = check_position(self, i) end
@@ -208,7 +214,7 @@ local function eager(ds)
 end
 
 local function transform(op, ds, f, opts, first)
-  args.self(op, ds, "ds")
+  check(op, ds)
   args.callable(op, "f", f)
   local lazy = args.boolean(op, "lazy", args.options(op, opts, {lazy = true}).lazy)
   local result = Transformed(ds, f, first)

@@ -28,10 +28,11 @@ end
 -- scheduler(n) -> the learning rate at update n. A Trainer counts updates from 1.
 function Scheduler:__call(n)
   if type(n) ~= "number" then core.arg_error(self.name, "n", "the number of updates", n) end
-  if n < self.warmup_steps then
+  if n < (self.warmup_steps or 0) then
     if self.warmup_mode == "constant" then return self.warmup_begin_lr end
     return self.warmup_begin_lr + (self.base_lr - self.warmup_begin_lr) * n / self.warmup_steps
   end
+  class.defined(self, "rate", "rate(n)")
   return self:rate(n)
 end
 

@@ -13,7 +13,7 @@ end
 -- Methods and fields that the library looks for in objects of any class.
 local probed = {
   init = true, check = true, choose = true, make = true, get = true, get_batch = true, len = true, iter = true, classes = true,
-  update = true, set_base_lr = true, metrics = true,
+  update = true, measure = true, rate = true, set_base_lr = true, metrics = true,
 }
 
 local function kind_of(at)
@@ -80,6 +80,13 @@ function class.new(name)
   local base = {name = name, extend = extend, __tostring = function(self) return self.name end, _library = true, _optional = {}}
   base.__index, base.__newindex = strict(base), assign_to(base)
   return setmetatable(base, {__call = construct, __tostring = function() return name end, _class_meta = true})
+end
+
+--- class.defined(object, method, form[, more]) raises if the class of the object lacks a method that a script has to
+--- define. form shows its arguments.
+function class.defined(object, method, form, more)
+  if object[method] ~= nil then return end
+  core.fail(object.name, "the class has no %s (define function %s:%s … end%s)", method, object.name, form, more or "")
 end
 
 --- class.is(object, base) -> whether the object was made by base or one of its subclasses.

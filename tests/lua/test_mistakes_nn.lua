@@ -287,3 +287,20 @@ mistakes.check("losses and trainers", {
   {[[local _ = optim.Trainer(net:parameters(), "sgd")]],
    [[Trainer: bad argument 'params' (expected a block or a set such as net:collect_params(), got function)]]},
 })
+
+mistakes.check("classes without a method that a script defines", {
+  {[[local My = pg.init.Initializer:extend("My") net:initialize(My(), {force = true})]],
+   [[My: the class has no make (define function My:make(shape, options, path) … end, which returns a tensor)]]},
+  {[[local My = pg.init.Initializer:extend("My") function My._init_weight() end nn.Dense(2, {in_units = 1, weight_initializer = My}):initialize()]],
+   [[My: the class has no make (define function My:make(shape, options, path) … end, which returns a tensor; Gluon's _init_weight(name, data) writes to data instead)]]},
+  {[[local My = pg.init.Initializer:extend("My") function My.make() end net:initialize(My(), {force = true})]],
+   [[My: make returned nothing for '1.weight' (expected a tensor of its shape)]]},
+  {[[local My = pg.init.Initializer:extend("My") function My.make() return pg.ones(3) end net:initialize(My(), {force = true})]],
+   [[My: bad argument '1.weight' (expected shape {4, 3}, got {3} from make)]]},
+  {[[local My = pg.metric.Metric:extend("My") My():update(labels, scores)]],
+   [[My: the class has no measure (define function My:measure(label, pred) … end)]]},
+  {[[local My = data.Dataset:extend("My") local _ = My():take(3)]],
+   [[My: the class has no len (define function My:len() … end)]]},
+  {[[local My = optim.lr_scheduler.Scheduler:extend("My") local _ = My()(3)]],
+   [[My: the class has no rate (define function My:rate(n) … end)]]},
+})
