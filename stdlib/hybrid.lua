@@ -18,7 +18,9 @@ local function check_parameters(block, name, entry)
   local found, missing = {}, {}
   for _, p in ipairs(discover.parameters(block)) do found[p.tensor] = true end
   for _, input in ipairs(entry.inputs) do
-    if is_param(input.box) and not found[input.box] then missing[#missing + 1] = "'" .. (input.box.name or "?") .. "'" end
+    if is_param(input.box) and not found[input.box] then
+      missing[#missing + 1] = input.box.name and "'" .. input.box.name .. "'" or "in " .. (input.place or "a variable")
+    end
   end
   if missing[1] then
     core.warn(("%s: forward uses the parameter%s %s, which no field of the block leads to: it is neither trained nor saved with the block"):format(

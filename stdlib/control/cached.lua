@@ -149,6 +149,18 @@ local function each_upvalue(functions, visit)
   end
 end
 
+-- Returns the functions of the site's call, and the names of their upvalues by their positions among the arguments of
+-- the graph.
+local function code_and_names(site)
+  local call, names = site.call, {}
+  local n = call.n
+  each_upvalue(call.functions, function(k, i)
+    n = n + 1
+    names[n] = upvalue(call.functions[k], i)
+  end)
+  return call.functions, names
+end
+
 -- The call as a traced function: returns a list of the upvalues that it assigned ("1.2,1.3"), their values, and its
 -- results.
 local function traced_call(site)
@@ -197,7 +209,7 @@ local function make_site(f, functions)
   local name = functions[1] and inspect.where(functions[1]) or "a call"
   site.cache = caches.new{
     root = {}, label = "the call", name = "control flow at " .. name, options = {name = "control flow at " .. name}, quiet = true,
-    code = function() return site.call.functions end,
+    code = function() return code_and_names(site) end,
     body = function() return traced_call(site) end,
     on_exec = function(exec) site.exec = exec end,
   }

@@ -415,10 +415,10 @@ core.require("hybrid.foreign_calls")(Log, read_deeply)
 
 -- Arguments --------------------------------------------------------------------------------------------------------------------------
 
-local function add_arguments(w, n, arguments)
+local function add_arguments(w, n, arguments, names)
   for i = 1, n do
     local value = arguments[i]
-    local p = {argument = i, value = value}
+    local p = {argument = i, value = value, name = names and names[i]}
     w.places[#w.places + 1] = p
     add_value(w, p)
     local node = p.target
@@ -427,7 +427,8 @@ local function add_arguments(w, n, arguments)
 end
 
 --- log.new{root =, label =, n =, arguments =, code =, mark =, is_tensor =, serial =} -> a log. root: the called object,
---- which messages name by label. n, arguments: those of the call. code: functions whose upvalues are arguments. mark:
+--- which messages name by label. n, arguments: those of the call. names: those of upvalues among the arguments, by
+--- position. code: functions whose upvalues are arguments. mark:
 --- the serial number of the first tensor that the call makes; is_tensor and serial replace the library's functions in
 --- tests. A log without root and code that is made while another log is active is nested in it: both record what the
 --- nested one records.
@@ -448,7 +449,7 @@ function log.new(options)
       w.fresh_cells[id] = true
     end
   end
-  add_arguments(w, options.n or 0, options.arguments)
+  add_arguments(w, options.n or 0, options.arguments, options.names)
   return w
 end
 

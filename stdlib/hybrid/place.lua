@@ -92,8 +92,8 @@ end
 
 --- place.name(p) -> the name of the place in messages: `self.fc.rate`, `upvalue 'scale'`, `argument 2`.
 function place.name(p)
-  if p.argument then return "argument " .. p.argument end
-  if p.cell then return "upvalue '" .. p.name .. "'" end
+  if p.argument and not p.name then return "argument " .. p.argument end
+  if p.argument or p.cell then return "upvalue '" .. p.name .. "'" end
   if p.node.environment then return "global '" .. tostring(p.key) .. "'" end
   return place.node_name(p.node) .. (is_name(p.key) and "." .. p.key or "[" .. (type(p.key) == "string" and format("%q", p.key) or tostring(p.key)) .. "]")
 end
@@ -106,7 +106,7 @@ function place.node_name(node)
   if label then return label end
   local p = node.place
   if not p then return "table" end
-  if p.cell then return p.name end
+  if p.cell or p.argument and p.name then return p.name end
   if p.node and p.node.environment then return tostring(p.key) end
   return place.name(p)
 end

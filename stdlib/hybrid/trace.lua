@@ -359,7 +359,11 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
   templates.fetch_of = function(box) return fetch_of(boxes, box) end
   templates:measure()
   local fetches = {}
-  for i, c in ipairs(captured) do fetches[i] = fetch_of(boxes, c.box) end
+  for i, c in ipairs(captured) do
+    fetches[i] = fetch_of(boxes, c.box)
+    local main = boxes.main[c.box]
+    c.place = main and is_param(c.box) and place.name(main)
+  end
   local entry = {cache = cache, hits = 0, program = program, reasons = guards.reasons, n = n, functions = w.functions}
   entry.captured, entry.inputs = known, captured
   entry.compares, entry.asks = #guards.items, hooks.before[1] ~= nil
@@ -401,7 +405,12 @@ end
 function trace.run(cache, n, arguments, attempt)
   local backend = trace.backend
   local mark = backend.next_serial()
-  local w = logs.new{root = cache.root, label = cache.label, n = n, arguments = arguments, code = cache.code and cache.code(), mark = mark, is_tensor = backend.is_tensor, serial = backend.serial}
+  local code, names
+  if cache.code then code, names = cache.code() end
+  local w = logs.new{
+    root = cache.root, label = cache.label, n = n, arguments = arguments, code = code, names = names, mark = mark,
+    is_tensor = backend.is_tensor, serial = backend.serial,
+  }
   local results, hooks = trace_body(cache, w, n, arguments)
   local changes = w:difference(true)
   logs.roll_back(w, changes)

@@ -183,3 +183,32 @@ t.test("export does not repeat the output of forward", function()
   t.equal(#list, 2)  -- the first call warns of what writes to files
   t.equal(out, "traced\nio.write, file:write\na branch\nexport\nexported\n")
 end)
+
+t.test("control flow that is traced at each call names the upvalue that changes", function()
+  local scale, options = 0, {rate = 0}
+  local function by_variable(v, s) return v * scale, s + v end
+  local function by_field(v, s) return v * options.rate, s + v end
+  t.warns("12 traces in a row were used once; the last was made because upvalue 'scale' was %d+, is %d+; pass the number as", function()
+    for i = 1, 20 do
+      scale = i
+      pg.foreach(by_variable, pg.ones(3, 2), pg.zeros(2))
+    end
+  end)
+  t.warns("the last was made because options.rate was %d+, is %d+; pass the number as", function()
+    for i = 1, 20 do
+      options.rate = i
+      pg.foreach(by_field, pg.ones(3, 2), pg.zeros(2))
+    end
+  end)
+end)
+
+t.test("a parameter without a name that no field leads to is named by its place", function()
+  local w = pg.param{shape = {2}, init = "ones"}
+  w:initialize()
+  local held = {w}
+  local function run(forward)
+    return function() nn.block{forward = forward}:hybridize()(pg.ones(2)) end
+  end
+  t.warns("^block: forward uses the parameter in upvalue 'w', which no field of the block leads to", run(function(_, x) return x * w end))
+  t.warns("^block: forward uses the parameter in held%[1%], which", run(function(_, x) return x * held[1] end))
+end)
