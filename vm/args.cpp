@@ -1,6 +1,7 @@
 // Reads the arguments of a call of an op.
 #include "vm/args.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -128,8 +129,8 @@ class Reader {
   }
 
   // The call with the names of its arguments up to the slot `last`, or up to the last one that must be given, such as
-  // "x:transpose(dim0, dim1)".
-  std::string form(const Slot* last) const {
+  // "x:transpose(dim0, dim1)"; then one of the names in the table of options.
+  std::string form(const Slot* last, int options = 0) const {
     size_t count = 0;
     for (size_t i = 0; i < b_.slots.size(); ++i) {
       const Slot& s = b_.slots[i];
@@ -144,7 +145,24 @@ class Reader {
       names += names.empty() ? "" : ", ";
       names += s.is_input ? op_.inputs[size_t(s.index)].name : op_.attrs[size_t(s.index)].name;
     }
+    const std::string option = options ? first_option(options, count) : "";
+    if (!option.empty()) names += fmt::format("{}{{{} = …}}", names.empty() ? "" : ", ", option);
     return fmt::format("{}{}({})", method ? "x:" : "pg.", public_name(op_.name), names);
+  }
+
+  // The first name in a table of options, in sorted order, that is not one of the first slots.
+  std::string first_option(int table, size_t slots) const {
+    std::string first;
+    for (lua_pushnil(L_); lua_next(L_, table); lua_pop(L_, 1)) {
+      if (lua_type(L_, -2) != LUA_TSTRING) continue;
+      const std::string key = lua_tostring(L_, -2);
+      const auto has_name = [&](const Slot& s) {
+        return key == (s.is_input ? op_.inputs[size_t(s.index)].name : op_.attrs[size_t(s.index)].name);
+      };
+      if (std::any_of(b_.slots.begin(), b_.slots.begin() + int64_t(slots), has_name)) continue;
+      if (first.empty() || key < first) first = key;
+    }
+    return first;
   }
 
   // For x:to("cuda"): a string at the position of a dtype is a device if it is neither a dtype nor similar to one.
@@ -305,12 +323,15 @@ class Reader {
     while (position < b_.slots.size() &&
            !(b_.slots[position].is_input == is_input && b_.slots[position].index == index))
       ++position;
-    if (int(position) < lua_gettop(L_)) return "nil; a misspelled variable or field is nil";
+    const int last = lua_gettop(L_);
+    const bool only_options = int(position) + 1 == last && lua_istable(L_, last);
+    if (int(position) < last && !only_options) return "nil; a misspelled variable or field is nil";
     if (is_input && position == 0 && op_.has(kFunctionOnly)) return "nothing; write " + form(&b_.slots[0]);
     if (is_input && position == 0) return fmt::format("nothing; write x:{0}() with a colon, or pg.{0}(x)", op_.name);
     if (is_input && lua_type(L_, 1) == LUA_TNUMBER && !op_.has(kFunctionOnly))
       return fmt::format("nothing; write x:{}(…) with a colon to pass x", op_.name);
-    if (position < b_.slots.size()) return fmt::format("nothing; write {}", form(&b_.slots[position]));
+    if (position < b_.slots.size())
+      return fmt::format("nothing; write {}", form(&b_.slots[position], only_options ? last : 0));
     return fmt::format("nothing; write {{{} = …}}",
                        is_input ? op_.inputs[size_t(index)].name : op_.attrs[size_t(index)].name);
   }

@@ -54,6 +54,13 @@ class TableReader {
     lua_settop(L_, top);
   }
 
+  // For pg.tensor{1, 2, dtype = "int64"}.
+  static void refuse_option(const std::string& key) {
+    if (key == "dtype" || key == "device")
+      fail("tensor",
+           "bad argument 'data' (expected an array, got the option '{0}'; write pg.tensor(data, {{{0} = …}}))", key);
+  }
+
   void fill(int i, int depth) {
     if (depth == shape_.size()) return element(i);
     const int n = int(lua_istable(L_, i) ? lua_objlen(L_, i) : 0);
@@ -63,7 +70,10 @@ class TableReader {
       fail("tensor", "bad argument 'data' (expected {} elements at depth {} like the first, got {})", shape_[depth],
            depth + 1, n);
     int counted = 0;
-    for (lua_pushnil(L_); lua_next(L_, i); lua_pop(L_, 1)) ++counted;
+    for (lua_pushnil(L_); lua_next(L_, i); lua_pop(L_, 1)) {
+      ++counted;
+      if (depth == 0 && lua_type(L_, -2) == LUA_TSTRING) refuse_option(lua_tostring(L_, -2));
+    }
     if (counted != n)
       fail("tensor", "bad argument 'data' (expected an array without holes, got a table with holes or other keys)");
     for (int k = 1; k <= n; ++k) {
