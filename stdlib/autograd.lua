@@ -33,14 +33,17 @@ function autograd.record(f, options)
   return in_modes("record", f, true, train)
 end
 
---- pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. The same as pg.no_grad(f).
+--- pg.pause(f[, {train =}]) -> the results of f, run with recording off: no gradients flow through it. The same as
+--- pg.no_grad(f). Unlike MXNet's pause it leaves training as it is, so dropout inside pg.record still drops:
+--- pg.predict_mode(f) or {train = false} turns training off.
 --- Example: return pg.pause(function() return pg.is_recording() end)
 function autograd.pause(f, options)
   core.check_options("pause", options, {train = true})
   return in_modes("pause", f, false, options and options.train)
 end
 
---- pg.no_grad(f) -> the results of f, run with recording off: no gradients flow through it. The same as pg.pause(f).
+--- pg.no_grad(f[, {train =}]) -> the results of f, run with recording off: no gradients flow through it. The same as
+--- pg.pause(f). Training stays as it is; pg.predict_mode(f) or {train = false} turns it off.
 --- Example: return pg.no_grad(function() return pg.is_recording() end)
 function autograd.no_grad(f, options)
   core.check_options("no_grad", options, {train = true})

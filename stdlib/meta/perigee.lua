@@ -3386,15 +3386,20 @@ function autograd.is_training() end
 ---@return any
 function autograd.jvp(f, options) end
 
----pg.no_grad(f) -> the results of f, run with recording off: no gradients flow through it. The same as pg.pause(f).
+---pg.no_grad(f[, {train =}]) -> the results of f, run with recording off: no gradients flow through it. The same as
+---pg.pause(f). Training stays as it is; pg.predict_mode(f) or {train = false} turns it off.
 ---@param f any
+---@param options any
 ---@return any
-function autograd.no_grad(f) end
+function autograd.no_grad(f, options) end
 
----pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. The same as pg.no_grad(f).
+---pg.pause(f[, {train =}]) -> the results of f, run with recording off: no gradients flow through it. The same as
+---pg.no_grad(f). Unlike MXNet's pause it leaves training as it is, so dropout inside pg.record still drops:
+---pg.predict_mode(f) or {train = false} turns training off.
 ---@param f any
+---@param options any
 ---@return any
-function autograd.pause(f) end
+function autograd.pause(f, options) end
 
 ---pg.predict_mode(f) -> the results of f, run with training off. Recording does not change.
 ---@param f any
@@ -8184,10 +8189,12 @@ function pg.manual_seed(seed) end
 ---@return any
 function pg.memory() end
 
----pg.no_grad(f) -> the results of f, run with recording off: no gradients flow through it. The same as pg.pause(f).
+---pg.no_grad(f[, {train =}]) -> the results of f, run with recording off: no gradients flow through it. The same as
+---pg.pause(f). Training stays as it is; pg.predict_mode(f) or {train = false} turns it off.
 ---@param f any
+---@param options any
 ---@return any
-function pg.no_grad(f) end
+function pg.no_grad(f, options) end
 
 ---pg.ops() -> the sorted names of the registry.
 ---@return any
@@ -8201,10 +8208,13 @@ function pg.ops() end
 ---@return any
 function pg.param(options) end
 
----pg.pause(f) -> the results of f, run with recording off: no gradients flow through it. The same as pg.no_grad(f).
+---pg.pause(f[, {train =}]) -> the results of f, run with recording off: no gradients flow through it. The same as
+---pg.no_grad(f). Unlike MXNet's pause it leaves training as it is, so dropout inside pg.record still drops:
+---pg.predict_mode(f) or {train = false} turns training off.
 ---@param f any
+---@param options any
 ---@return any
-function pg.pause(f) end
+function pg.pause(f, options) end
 
 ---pg.predict_mode(f) -> the results of f, run with training off. Recording does not change.
 ---@param f any

@@ -79,7 +79,7 @@ t.test("classes that share a comment, aliases, methods that a class inherits", f
     t.equal(text(name), text(pg.nn[name]))
   end
   has("Conv2DTranspose", "output_padding", "\nExample\n", "\nResult\n  {1, 4, 16, 16}")
-  has(pg.no_grad, "pg.no_grad(f)")
+  has(pg.no_grad, "pg.no_grad(f[, {train =}])")
   has("vjp", "y, back = pg.vjp(f, ...)", "\nResult\n  {1, 4}\n")
   has("no_grad", "recording off")
   has("pg.optim.lr_scheduler.CosineScheduler", "another name of pg.optim.lr_scheduler.Cosine", "half a cosine")
