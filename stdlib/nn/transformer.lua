@@ -65,6 +65,7 @@ local function define_layer(name, spec)
   function Layer:init(...)
     local o = args.read(name, names, spec, ...)
     check(self, o)
+    self._units = o.units
     self:_make(o)
     self.ffn = feed_forward(o)
     self.ffn_norm = norm(o)
@@ -72,6 +73,13 @@ local function define_layer(name, spec)
   end
 
   function Layer:describe() return self._text end
+
+  -- Explains a failed call: a layer has no parameters of its own to infer.
+  function Layer:infer_shape(x)
+    args.tensor(name, "x", x)
+    if x:dim() ~= 3 then core.arg_error(name, "x", ("a tensor (batch, positions, %d)"):format(self._units), x) end
+    if x:size(3) ~= self._units then core.arg_error(name, "x", ("%d features (units)"):format(self._units), x) end
+  end
   return Layer
 end
 

@@ -288,6 +288,15 @@ mistakes.check("losses and trainers", {
    [[Trainer: bad argument 'params' (expected a block or a set such as net:collect_params(), got function)]]},
 })
 
+mistakes.check("a stack of the Transformer with another number of features", {
+  {[[local e = nn.TransformerEncoderLayer(6, 2) e:initialize() e(a)]],
+   [[TransformerEncoderLayer: bad argument 'x' (expected 6 features (units), got float32 2x3x4 cpu)]]},
+  {[[local d = nn.TransformerDecoder(1, 6, 2) d:initialize() d(a, a)]],
+   [[TransformerDecoderLayer: bad argument 'x' (expected 6 features (units), got float32 2x3x4 cpu) (in block '1', TransformerDecoderLayer)]]},
+  {[[local e = nn.TransformerEncoder(1, 6, 2) e:initialize() e:hybridize() e(a)]],
+   [[TransformerEncoderLayer: bad argument 'x' (expected 6 features (units), got float32 2x3x4 cpu) (in block '1', TransformerEncoderLayer)]]},
+})
+
 mistakes.check("classes without a method that a script defines", {
   {[[local My = pg.init.Initializer:extend("My") net:initialize(My(), {force = true})]],
    [[My: the class has no make (define function My:make(shape, options, path) … end, which returns a tensor)]]},
