@@ -90,6 +90,21 @@ end
 
 function SymbolBlock:forward(...) return self._run(...) end
 
+-- What to write for a block of imports without the file of its parameters.
+local function with_file(json)
+  return ("pass the file of the parameters: nn.SymbolBlock.imports(%q, nil, %q), or "):format(json, (json:gsub("%.json$", "")) .. ".safetensors")
+end
+
+-- Called before the first forward while a parameter has no value.
+function SymbolBlock:infer_shape(...)
+  if core.symbols.any(...) then return end
+  for _, input in ipairs(native.inputs(self._model)) do
+    if input.role == "parameter" and param.state(self[input.name]) == "none" then
+      core.fail("SymbolBlock", "the parameter '%s' has no value (%scall net:initialize())", input.name, self._file and with_file(self._file) or "")
+    end
+  end
+end
+
 function SymbolBlock:describe()
   local arguments = 0
   for _, input in ipairs(native.inputs(self._model)) do if input.role == "argument" then arguments = arguments + 1 end end
@@ -148,6 +163,7 @@ function SymbolBlock.imports(json, names, params)
   local order
   if names ~= nil then order = reordered(model, check_names(model, names)) end
   local block = setmetatable({}, SymbolBlock)
+  rawset(block, "_file", json)
   set_up(block, model, values)
   if order then
     rawset(block, "_arguments", names)
