@@ -198,6 +198,18 @@ std::unique_ptr<ProgramCall> call_of(const State& state, const Model& model, Pro
   return call;
 }
 
+// Returns f(), which runs the graph of a model.
+template <class F>
+Values at_caller(const Graph& graph, F&& f) {
+  try {
+    return f();
+  } catch (const PositionedError& e) {
+    throw error_of_caller(graph, e);
+  } catch (const Retrace& e) {
+    throw error_of_caller(graph, e);
+  }
+}
+
 // program(model, {static_shape=, static_alloc=}) → a program over all inputs. Its results are the output leaves in
 // order.
 int make_program(lua_State* L, State& state) {
@@ -208,7 +220,9 @@ int make_program(lua_State* L, State& state) {
     options.static_alloc = flag_field(L, 2, "static_alloc", true);
     options.static_shape = flag_field(L, 2, "static_shape", false);
   }
-  push_program(L, call_of(state, model, std::move(options)));
+  auto call = call_of(state, model, std::move(options));
+  call->of_model = true;
+  push_program(L, std::move(call));
   return 1;
 }
 
@@ -221,6 +235,16 @@ void rebind(Box& box, Value value) {
 }
 
 }  // namespace
+
+Error error_of_caller(const Graph& graph, const Error& e) {
+  const std::string_view text = e.what();
+  for (const std::string& line : graph.lines) {
+    const std::string place = position_of(line);
+    if (text.starts_with(place + ": "))
+      return Error(fmt::format("{} (at {} of the graph)", text.substr(place.size() + 2), place));
+  }
+  return e;
+}
 
 int replay_program(lua_State* L, State& state) {
   state.update_modes();
@@ -238,7 +262,9 @@ int replay_program(lua_State* L, State& state) {
     if (call.input_gradients[k]) throw Error(fmt::format("{}: a program over gradients cannot be replayed", name));
     inputs.push_back(boxes[size_t(call.input_boxes[k])]->get());
   }
-  const Values out = replay(state.ctx, call.program->trace(), inputs, call.program->generators());
+  const Graph& graph = call.program->trace();
+  const auto run = [&] { return replay(state.ctx, graph, inputs, call.program->generators()); };
+  const Values out = call.of_model ? at_caller(graph, run) : run();
   for (const auto& w : call.writes) rebind(*boxes[size_t(w.box)], out[size_t(w.output)]);
   Values results;
   for (int32_t k : call.results) results.push_back(out[size_t(k)]);
@@ -351,7 +377,7 @@ int run_frozen(lua_State* L, State& state) {
   for (int i = 2; i <= lua_gettop(L); ++i)
     arguments.push_back(check_value(L, state, i, graph.model().name.c_str(), "input"));
   if (state.trace) throw Error(fmt::format("{}: a frozen graph cannot be part of a trace", graph.model().name));
-  Values out = graph.run(state.ctx, arguments);
+  Values out = at_caller(graph.model().graph, [&] { return graph.run(state.ctx, arguments); });
   arguments.clear();
   push_results(L, state, out);
   return int(out.size());

@@ -207,6 +207,9 @@ int run_program(lua_State* L, State& state) {
     return refuse(L, e.what());
   } catch (const Refused& e) {
     return refuse(L, e.what());
+  } catch (const PositionedError& e) {
+    if (call.of_model) throw error_of_caller(call.program->trace(), e);
+    throw;
   } catch (const OutOfMemory&) {
     if (allocation_failed()) throw;  // a test requested the failure
     state.collect_garbage(L);

@@ -171,7 +171,8 @@ struct ProgramCall {
   std::vector<Fresh> fresh;
   std::vector<int32_t> results;  // outputs of the graph that become new tensors
   std::optional<bool> recording, training;
-  bool records = false;  // whether its results have gradients even if the call is not recorded
+  bool of_model = false;  // whether the lines of its graph are those of a script that made a model: see error_of_caller
+  bool records = false;   // whether its results have gradients even if the call is not recorded
 };
 
 // The program at stack index i. Throws if there is none.
@@ -181,6 +182,10 @@ void push_program(lua_State* L, std::unique_ptr<ProgramCall> call);
 // replay(program, tensors…) → the results of run, computed op by op: eagerly, or as part of the trace in progress. See
 // vm/graph.cpp.
 int replay_program(lua_State* L, State& state);
+
+// The lines of a model's graph are those of the script that made it. Returns an error at one of them as an error of the
+// call that runs the graph, with the line at its end.
+Error error_of_caller(const Graph& graph, const Error& e);
 
 void open_symbols(lua_State* L, State& state);  // core.symbols
 void open_control(lua_State* L, State& state);  // core.trace_loop, core.trace_branch

@@ -222,6 +222,30 @@ t.test("epochs, and files without tensors", function()
   check_same(net, bare, x)
 end)
 
+t.test("an error in an imported graph is one of the call, with the line of the script that made it", function()
+  local make = assert(loadstring([[
+    local nn, pg, path, data = ...
+    local net = nn.block{body = nn.Dense(3, {in_units = 2}), forward = function(self, x) return self.body(x):gather(2, data) end}
+    net:initialize()
+    net:hybridize()
+    net(pg.ones(2, 2))
+    return net, net:export(path)]], "@maker.lua"))
+  local net, json, tensors = make(nn, pg, t.tmp("m"), pg.ones(2, 1):to("int64"))
+  local function check(text, call)
+    t.error_matches(call, "^%S*test_export.lua:%d+: linear: bad argument 'weight' %(.+, got float32 3x2 cpu%)" .. text)
+  end
+  for _, wrap in ipairs{false, true} do
+    local back = nn.SymbolBlock.imports(json, nil, tensors)
+    local block = wrap and nn.HybridSequential{back} or back
+    local line = t.mode == "eager" and " %(at maker.lua:%d of the graph%)" or ""  -- other modes hybridize the block
+    check(line, function() local _ = block(pg.ones(2, 5)) end)
+    block(pg.ones(2, 2))
+    check("", function() local _ = block(pg.ones(2, 5)) end)
+    t.error_matches(function() local _ = block(pg.ones(2)) end, "^%S*test_export.lua:%d+: ")
+  end
+  check(" %(at maker.lua:%d of the graph%)", function() local _ = net:freeze()(pg.ones(2, 5)) end)
+end)
+
 t.test("names of arguments", function()
   local net = nn.block{forward = function(_, a, b) return a - b end}
   net(pg.ones(2), pg.ones(2))
