@@ -3,12 +3,15 @@
 #include <cstring>
 #include <set>
 
+#include "vm/box.h"
 #include "vm/hints.h"
+#include "vm/state.h"
 
 namespace pg::repl {
 namespace {
 
 constexpr int kMaxClasses = 16;  // the most classes searched, from an object's class upwards
+constexpr int kMaxEntries = 8;   // the most entries of a table in which tensors are searched
 constexpr int kMaxLevels = 8;    // the most functions on the stack whose variables are searched
 
 using Names = std::set<std::string>;
@@ -42,6 +45,56 @@ void add_methods(lua_State* L, Names& names) {
   lua_settop(L, base - 1);
 }
 
+bool has_raw(lua_State* L, int table, const char* key) {
+  lua_pushvalue(L, table);
+  lua_pushstring(L, key);
+  lua_rawget(L, -2);
+  const bool found = !lua_isnil(L, -1);
+  lua_pop(L, 2);
+  return found;
+}
+
+bool holds_tensor(lua_State* L, int table) {
+  vm::State& state = vm::find_state(L);
+  int left = kMaxEntries;
+  for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+    const bool tensor = vm::to_box(L, state, lua_gettop(L)) != nullptr;
+    if (tensor || --left == 0) return lua_pop(L, 2), tensor;
+  }
+  return false;
+}
+
+// Adds what the value on top of the stack, which it pops, is besides its methods: one of the kinds below.
+void add_nature(lua_State* L, Names& names) {
+  const int value = lua_gettop(L);
+  if (lua_istable(L, value)) {
+    const bool object = lua_getmetatable(L, value);
+    if (!object && holds_tensor(L, value)) names.insert("a list of tensors");
+    if (object && has_raw(L, value + 1, "_is_class") && !has_raw(L, value, "_is_class")) names.insert("a block object");
+  }
+  lua_settop(L, value - 1);
+}
+
+bool is_library_loaded(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  const bool loaded = lua_istable(L, -1) && has_raw(L, lua_gettop(L), "perigee");
+  lua_pop(L, 1);
+  return loaded;
+}
+
+// Adds the natures of the variables of a function.
+void add_natures(lua_State* L, lua_Debug& frame, int function, Names& names) {
+  if (!is_library_loaded(L)) return;
+  for (int i = 1; lua_getlocal(L, &frame, i); ++i) add_nature(L, names);  // with those that an expression made
+  for (int i = 1; lua_getupvalue(L, function, i); ++i) add_nature(L, names);
+  lua_getfenv(L, function);
+  if (lua_istable(L, -1)) {
+    const int globals = lua_gettop(L);
+    for (lua_pushnil(L); lua_next(L, globals);) add_nature(L, names);
+  }
+  lua_settop(L, function);
+}
+
 void add_globals(lua_State* L, int function, Names& names) {
   lua_getfenv(L, function);
   if (!lua_istable(L, -1)) return lua_pop(L, 1);
@@ -59,6 +112,7 @@ void add_globals(lua_State* L, int function, Names& names) {
 // Returns the methods of all tables among the locals, upvalues and globals of the innermost functions.
 Names methods_in_sight(lua_State* L) {
   Names names;
+  bool innermost = true;
   lua_Debug frame;
   for (int level = 1; level <= kMaxLevels && lua_getstack(L, level, &frame); ++level) {
     if (!lua_getinfo(L, "fS", &frame)) break;
@@ -67,6 +121,8 @@ Names methods_in_sight(lua_State* L) {
       for (int i = 1; lua_getlocal(L, &frame, i); ++i) add_methods(L, names);
       for (int i = 1; lua_getupvalue(L, function, i); ++i) add_methods(L, names);
       add_globals(L, function, names);
+      if (innermost) add_natures(L, frame, function, names);
+      innermost = false;
     }
     lua_settop(L, function - 1);
   }
@@ -87,11 +143,12 @@ std::string method_hint(lua_State* L, const char* message) {
   for (const char* part : {"attempt to ", "bad argument #", "invalid value ("}) known |= !!std::strstr(message, part);
   if (!known) return "";
   if (!lua_checkstack(L, 3 * kMaxClasses)) return "";
-  const bool call = std::strstr(message, "attempt to call ") != nullptr;
+  const bool of_object =
+      std::strstr(message, "attempt to call ") || std::strstr(message, "attempt to perform arithmetic");
   const int top = lua_gettop(L);
   if (std::strstr(message, "attempt to index global")) load_library(L);
   lua_settop(L, top);
-  return vm::explain_lua_error(L, message, call ? methods_in_sight(L) : Names());
+  return vm::explain_lua_error(L, message, of_object ? methods_in_sight(L) : Names());
 }
 
 std::string syntax_hint(lua_State* L, const char* message) {

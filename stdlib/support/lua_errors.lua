@@ -26,13 +26,25 @@ local compare_numbers = "for a tensor write x:gt(0), x:lt(0), x:ge(0) or x:le(0)
 -- rules may have one, or false.
 local rules
 
+local of_list = "take one as list[1]; where an op such as split made the list, write local a, b = unpack(x:split(…))"
+
 local function near_method(name, methods)
+  if methods["a list of tensors"] and tensor_names[name] then
+    local subject = methods["a block object"] and "neither a list of tensors nor a block has an op '%s': %s"
+      or "a list of tensors has no op '%s': %s"
+    return subject:format(name, of_list)
+  end
   local near = core.suggest(name, methods)
   if near then return "did you mean '" .. near .. "'?" end
-  if methods.block and tensor_names[name] then
+  if methods["a block object"] and tensor_names[name] then
     return "a block has no op '" .. name .. "'; its forward takes self first: function(self, x)"
   end
   return false
+end
+
+local function arithmetic_on_table(_, methods)
+  if methods["a list of tensors"] then return "a list of tensors is no tensor: " .. of_list end
+  return "a table is no tensor: write pg.tensor(list); the forward of a block takes self first: function(self, x)"
 end
 
 local function missing_method(name, methods)
@@ -78,8 +90,8 @@ rules = {
   {"attempt to index a nil value$", "a list has no such item, or a function such as forward has no return; lists count from 1"},
   {"attempt to index local '([%w_]+)' %(a nil value%)$",
     function(name) return ("'%s' is nil: not set, or the result of a function without return"):format(name) end},
-  {"attempt to perform arithmetic on local '[%w_]+' %(a table value%)$",
-    "a table is no tensor: write pg.tensor(list); the forward of a block takes self first: function(self, x)"},
+  {"attempt to perform arithmetic on %w+ '[%w_?]+' %(a table value%)$", arithmetic_on_table},
+  {"attempt to perform arithmetic on a table value$", arithmetic_on_table},
   {"attempt to concatenate field 'shape' %(a table value%)$", 'write table.concat(x.shape, "x")'},
   {"attempt to [%w ]+ field 'grad' %(a nil value%)$", "x.grad is nil before x:attach_grad()"},
   {"attempt to index a number value$", "a number has no fields; x:item() is a plain number"},
@@ -106,7 +118,8 @@ rules = {
 }
 
 --- lua_errors.explain(message, methods) -> a hint for this message of Lua, or nil. methods is the set of the methods
---- and kinds (such as "block") of objects that the failing function could see.
+--- and kinds (such as "block") of objects that the failing function could see. It has "a list of tensors" and "a block
+--- object" where a variable holds such a value.
 function lua_errors.explain(message, methods)
   local line = message:match("^[^\n]*"):gsub(" %(in block .*", "")
   for _, rule in ipairs(rules) do
