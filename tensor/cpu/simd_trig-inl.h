@@ -62,14 +62,7 @@ HWY_INLINE Angle<D> reduce_angle(D d, V x) {
 template <class D, class F, class G, class V = hn::Vec<D>>
 HWY_INLINE V trigonometric(D d, V x, F f, G libm) {
   const auto within = hn::Le(hn::Abs(x), hn::Set(d, kTrigLimit));
-  const V y = f(hn::IfThenElseZero(within, x));
-  if (HWY_LIKELY(hn::AllTrue(d, within))) return y;
-  HWY_ALIGN float in[hn::MaxLanes(d)], out[hn::MaxLanes(d)];
-  hn::Store(x, d, in);
-  hn::Store(y, d, out);
-  for (size_t i = 0; i < hn::Lanes(d); ++i)
-    if (!(std::fabs(in[i]) <= kTrigLimit)) out[i] = libm(in[i]);
-  return hn::Load(d, out);
+  return or_by_lane(d, within, f(hn::IfThenElseZero(within, x)), libm, x);
 }
 
 // sin(x + shift pi / 2) for |x| <= kTrigLimit.

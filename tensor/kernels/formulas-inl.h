@@ -13,14 +13,8 @@ PERIGEE_BINARY(Add, "add", kAll, add(x, y))
 PERIGEE_BINARY(Sub, "sub", kNumbers, sub(x, y))
 PERIGEE_BINARY(Mul, "mul", kAll, mul(x, y))
 PERIGEE_BINARY(Div, "div", kFloats, x / y, .step_cost = 80)
-PERIGEE_BINARY(FloorDivide, "floor_divide", kNumbers, scalar::FloorDivide()(x, y), .cost = 4000,
-               .check = SpanCheck::kZeroDivisor, .lanes = false)
 PERIGEE_BINARY(TruncDivide, "trunc_divide", kNumbers, scalar::TruncDivide()(x, y), .cost = 1000,
                .check = SpanCheck::kZeroDivisor, .lanes = false)
-PERIGEE_BINARY(Remainder, "remainder", kNumbers, scalar::Remainder()(x, y), .cost = 4000,
-               .check = SpanCheck::kZeroDivisor, .lanes = false)
-PERIGEE_BINARY(Fmod, "fmod", kNumbers, scalar::Fmod()(x, y), .cost = 4000, .check = SpanCheck::kZeroDivisor,
-               .lanes = false)
 PERIGEE_BINARY(Pow, "pow", kNumbers, scalar::Pow()(x, y), .cost = 8000, .check = SpanCheck::kNegativeExponent,
                .lanes = false)
 PERIGEE_BINARY(Maximum, "maximum", kAll, maximum(x, y))

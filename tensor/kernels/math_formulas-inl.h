@@ -39,6 +39,34 @@ PERIGEE_BINARY(Atan2, "atan2", kFloats, std::atan2(x, y), PERIGEE_LIBM(15000))
 PERIGEE_BINARY(Hypot, "hypot", kFloats, std::hypot(x, y), PERIGEE_LIBM(5000))
 PERIGEE_BINARY(Logaddexp, "logaddexp", kFloats, scalar::Logaddexp()(x, y), PERIGEE_LIBM(15000))
 
+// The remainders with the sign of the dividend, C's, and of the divisor, Lua's `%`, and the quotient for the latter.
+#define PERIGEE_DIVISION .cost = 1000, .step_cost = 250, .check = SpanCheck::kZeroDivisor, .simd = true
+PERIGEE_BINARY(Fmod, "fmod", kNumbers, fmod(x, y), PERIGEE_DIVISION)
+PERIGEE_EXPRESSION(OtherSign, bits_and(nonzero(mod), bits_xor(mod < V(0), y < V(0))), V mod, V y)
+PERIGEE_FORMULA(Remainder, "remainder", 2, kNumbers, PERIGEE_DIVISION)
+struct Remainder {
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x, V y) const {
+    const V mod = fmod(x, y);
+    return choose(OtherSign()(mod, y), add(mod, y), mod);  // scalars without a branch
+  }
+};
+PERIGEE_FORMULA(FloorDivide, "floor_divide", 2, kNumbers, PERIGEE_DIVISION)
+struct FloorDivide {
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x, V y) const {
+    const V mod = fmod(x, y);
+    if constexpr (kIsInteger<V>) {
+      return sub(scalar::TruncDivide()(x, y), V(OtherSign()(mod, y)));
+    } else {
+      const V whole = (x - mod) / y, quotient = select(OtherSign()(mod, y), whole - V(1), whole);
+      const V below = floor(quotient), nearest = select(quotient - below > V(0.5), below + V(1), below);
+      return select(y == V(0), x / y, select(quotient == V(0), copysign(V(0), x / y), nearest));
+    }
+  }
+};
+#undef PERIGEE_DIVISION
+
 PERIGEE_FORMULA(Sigmoid, "sigmoid", 1, kFloats, PERIGEE_SIMD(500))
 struct Sigmoid {
   template <class V>

@@ -12,27 +12,7 @@ namespace pg::scalar {
 
 inline constexpr double kPi = 3.14159265358979323846;
 
-// Division rounded towards minus infinity. Integer divisors are not zero: the kernel looks first.
-struct FloorDivide {
-  template <class T>
-  constexpr T operator()(T a, T b) const {
-    if constexpr (std::is_floating_point_v<T>) {
-      if (b == 0) return a / b;
-      const T mod = std::fmod(a, b);
-      T quotient = (a - mod) / b;
-      if (mod != 0 && (b < 0) != (mod < 0)) quotient -= 1;
-      if (quotient == 0) return std::copysign(T(0), a / b);
-      const T floored = std::floor(quotient);
-      return quotient - floored > T(0.5) ? floored + 1 : floored;
-    } else {
-      if constexpr (std::is_signed_v<T>)
-        if (b == -1) return T(-std::make_unsigned_t<T>(a));
-      const T quotient = T(a / b);
-      return T(quotient - (a % b != 0 && (a < 0) != (b < 0)));
-    }
-  }
-};
-// Division rounded towards zero.
+// Division rounded towards zero. Integer divisors are not zero: the kernel looks first.
 struct TruncDivide {
   template <class T>
   constexpr T operator()(T a, T b) const {
@@ -45,35 +25,6 @@ struct TruncDivide {
     }
   }
 };
-// The remainder with the sign of the divisor, Lua's `%`.
-struct Remainder {
-  template <class T>
-  constexpr T operator()(T a, T b) const {
-    if constexpr (std::is_floating_point_v<T>) {
-      const T mod = std::fmod(a, b);
-      return mod != 0 && (b < 0) != (mod < 0) ? mod + b : mod;
-    } else {
-      if constexpr (std::is_signed_v<T>)
-        if (b == -1) return 0;
-      const T mod = T(a % b);
-      return T(mod != 0 && (mod < 0) != (b < 0) ? mod + b : mod);
-    }
-  }
-};
-// The remainder with the sign of the dividend, C's.
-struct Fmod {
-  template <class T>
-  constexpr T operator()(T a, T b) const {
-    if constexpr (std::is_floating_point_v<T>) {
-      return std::fmod(a, b);
-    } else {
-      if constexpr (std::is_signed_v<T>)
-        if (b == -1) return 0;
-      return T(a % b);
-    }
-  }
-};
-
 // The greatest common divisor, by Euclid's algorithm, and the least common multiple, which wraps around; of 0 and 0
 // both are 0. bool is never passed.
 struct Gcd {

@@ -215,6 +215,17 @@ template <Scalar T>
 PERIGEE_FORMULA_INLINE T exp_below(T x) {
   return std::exp(x);
 }
+// What is left of x after division by y rounded towards zero; exact.
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T fmod(T x, T y) {
+  if constexpr (kIsFloat<T>) {
+    return std::fmod(x, y);
+  } else {
+    if constexpr (std::is_signed_v<T>)
+      if (y == -1) return 0;
+    return T(x % y);
+  }
+}
 // a b + c; vectors may round once.
 template <Scalar T>
 PERIGEE_FORMULA_INLINE T multiply_add(T a, T b, T c) {

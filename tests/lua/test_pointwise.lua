@@ -41,6 +41,39 @@ t.test("rounding keeps the sign, of zero too", function()
   end
 end)
 
+-- float32 in vectors against float64, whose remainders libm computes; a sum of floats in float64 rounds as in float32.
+t.test("remainders are exact for all floats, and quotients agree with them", function()
+  local tiny, huge = 2 ^ -149, 0x1.fffffep127
+  local list = {0, tiny, 3 * tiny, 2 ^ -126 - tiny, 2 ^ -126, 1e-30, 0.1, 0.3, 0.5, 1 - 2 ^ -24, 1, 1 + 2 ^ -23, 2, 3, 5, 6,
+    7.5, 10, 1e5, 2 ^ 23 + 1, 2 ^ 24 - 1, 2 ^ 24, 2 ^ 24 + 2, 2 ^ 25, 3e7, 1e10, 1e30, 2 ^ 127, huge, inf, nan}
+  for k = #list, 1, -1 do list[#list + 1] = -list[k] end
+  local hostile = pg.tensor(list)
+  local function near_multiples(y)  -- quotients that are whole or next to it
+    local whole = pg.randint(1, 2 ^ 24, y.shape):float() * 2 ^ -8
+    return y * whole:ceil() * (1 + pg.randint(-2, 3, y.shape):float() * 2 ^ -23)
+  end
+  local function check(x, y)
+    local X, Y = x:double(), y:double()
+    local mod, rest, floored = x:fmod(y), x % y, x:floor_divide(y)
+    t.equal(mod, X:fmod(Y):float())
+    t.equal(rest, (X % Y):float())
+    local one = pg.ones(mod.shape)
+    local function sign(v) return pg.where(v:isnan(), 0, one:copysign(v)) end
+    t.equal(sign(mod), pg.where(mod:isnan(), 0, one:copysign(x)))
+    t.equal(sign(rest), sign(X % Y):float())
+    local quotient = (x - mod) / y - pg.where(rest:eq(mod), 0, 1)
+    local nearest = pg.where((quotient - quotient:floor()):gt(0.5), quotient:floor() + 1, quotient:floor())
+    t.equal(floored, pg.where(y:eq(0), x / y, pg.where(quotient:eq(0), 0, nearest)))
+    t.equal(sign(floored), pg.where(floored:eq(0), sign(x / y), sign(floored)))
+    t.equal(pg.jit(function(a, b) return a % b + a:fmod(b) end)(x, y), rest + mod)
+  end
+  check(hostile:unsqueeze(2), hostile)
+  local random = pg.randn(2, 20000) * pg.randint(-149, 127, {2, 20000}):float():exp2()
+  check(random[1], random[2])
+  local y = pg.randn(5000)
+  for _, x in ipairs{pg.randn(5000) * 20, pg.randn(5000) * 1e7, near_multiples(y)} do check(x, y) end
+end)
+
 t.test("small integers wrap around", function()
   t.equal(ints({200}, "uint8") + 100, ints({44}, "uint8"))
   t.equal(ints({-128}, "int8"):neg(), ints({-128}, "int8"))

@@ -37,6 +37,10 @@ PERIGEE_VECTOR(exp_below, vexp_below)
 #undef PERIGEE_VECTOR
 
 template <class D>
+HWY_INLINE Lanes<D> fmod(Lanes<D> x, Lanes<D> y) {
+  return vfmod(D(), x.v, y.v);
+}
+template <class D>
 HWY_INLINE Lanes<D> multiply_add(Lanes<D> a, Lanes<D> b, Lanes<D> c) {
   return hn::MulAdd(a.v, b.v, c.v);
 }

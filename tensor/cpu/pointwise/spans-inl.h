@@ -94,22 +94,6 @@ void ternary_span(int64_t n, void* out, const void* const* in, uint32_t scalars,
   kLoops[scalars](n, out, in, params);
 }
 
-// G maps vectors of float. The last, partial vector runs through the same code as the others, so that a value gives the
-// same bits anywhere.
-template <class G>
-void simd_span(int64_t n, void* to, const void* const* in, uint32_t scalars, const double* params) {
-  const G g = make_functor<G>(params);
-  const hn::ScalableTag<float> d;
-  const int64_t lanes = int64_t(hn::Lanes(d));
-  const float* x = static_cast<const float*>(in[0]);
-  float* out = static_cast<float*>(to);
-  if (scalars) return fill_span<float>(n, out, hn::GetLane(g(d, hn::Set(d, *x))));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(g(d, hn::LoadU(d, x + i)), d, out + i);
-  if (i == n) return;
-  store_part(d, g(d, load_part(d, x + i, n - i)), out + i, n - i);
-}
-
 // A formula as a function of vectors; Value is what their lanes mean.
 template <class F, template <class> class Value = formulas::Lanes>
 struct OnVectors {
@@ -121,29 +105,28 @@ struct OnVectors {
   }
 };
 
-// G maps three vectors of float.
-template <class G>
-void simd_ternary_span(int64_t n, void* to, const void* const* in, uint32_t scalars, const double* params) {
+// G maps vectors of float. The last, partial vector runs through the same code as the others, so that a value gives the
+// same bits anywhere.
+template <class G, size_t... k>
+void simd_span(int64_t n, void* to, const void* const* in, uint32_t scalars, const double* params) {
   const G g = make_functor<G>(params);
   const hn::ScalableTag<float> d;
   const int64_t lanes = int64_t(hn::Lanes(d));
-  float repeated[3][HWY_MAX_BYTES / sizeof(float)];
-  const float* from[3];
-  int64_t step[3];  // 0 for a scalar, whose vector is read again and again
-  for (int k = 0; k < 3; ++k) {
-    from[k] = static_cast<const float*>(in[k]);
-    step[k] = scalars >> k & 1 ? 0 : 1;
-    if (step[k]) continue;
-    hn::StoreU(hn::Set(d, *from[k]), d, repeated[k]);
-    from[k] = repeated[k];
+  float repeated[sizeof...(k)][HWY_MAX_BYTES / sizeof(float)];
+  const float* from[sizeof...(k)];
+  int64_t step[sizeof...(k)];  // 0 for a scalar, whose vector is read again and again
+  for (size_t j = 0; j < sizeof...(k); ++j) {
+    from[j] = static_cast<const float*>(in[j]);
+    step[j] = scalars >> j & 1 ? 0 : 1;
+    if (step[j]) continue;
+    hn::StoreU(hn::Set(d, *from[j]), d, repeated[j]);
+    from[j] = repeated[j];
   }
   float* out = static_cast<float*>(to);
-  const auto operand = [&](int k, int64_t i) { return hn::LoadU(d, from[k] + i * step[k]); };
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(g(d, operand(0, i), operand(1, i), operand(2, i)), d, out + i);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(g(d, hn::LoadU(d, from[k] + i * step[k])...), d, out + i);
   if (i == n) return;
-  const auto rest = [&](int k) { return load_part(d, from[k] + i * step[k], n - i); };
-  store_part(d, g(d, rest(0), rest(1), rest(2)), out + i, n - i);
+  store_part(d, g(d, load_part(d, from[k] + i * step[k], n - i)...), out + i, n - i);
 }
 
 template <class F, const FormulaRow& row, class T>
@@ -151,9 +134,11 @@ constexpr SpanFn span_of() {
   using Lanes = formulas::Lanes<hn::ScalableTag<float>>;
   if constexpr (row.inputs == 3 && !row.condition && std::is_same_v<T, float> &&
                 std::is_invocable_v<F, Lanes, Lanes, Lanes>)
-    return simd_ternary_span<OnVectors<F>>;
+    return simd_span<OnVectors<F>, 0, 1, 2>;
+  else if constexpr (row.simd && row.inputs == 2 && std::is_same_v<T, float>)
+    return simd_span<OnVectors<F>, 0, 1>;
   else if constexpr (row.simd && std::is_same_v<T, float>)
-    return simd_span<OnVectors<F>>;
+    return simd_span<OnVectors<F>, 0>;
   else if constexpr (row.inputs == 1)
     return unary_span<F, T>;
   else if constexpr (row.inputs == 2)
