@@ -143,6 +143,25 @@ t.test("topk", function()
   bad(function() return x23:topk(-1) end, "topk", "k")
 end)
 
+t.test("topk gives the head of the stable sort, whatever the order", function()
+  local whole = pg.randint(-40, 41, {3, 600})
+  local rising = pg.range(1, 600):expand{3, 600}
+  local signed = pg.where(whole:eq(0), -0.0 * pg.randint(-1, 2, whole.shape):float(), whole:float())
+  local holes = pg.where(whole:gt(38), 0 / 0, signed)
+  for _, x in ipairs{whole, whole:to("int8"), rising, -rising, rising:float(), holes, holes:double(), holes:to("float16"),
+    -holes, pg.where(whole:gt(-38), 0 / 0, signed), pg.zeros(3, 600), whole:gt(35)} do
+    for _, k in ipairs{1, 3, 30, 100} do
+      for _, largest in ipairs{true, false} do
+        local values, indices = x:sort{dim = 2, descending = largest}
+        local v, i = x:topk(k, {largest = largest})
+        t.equal(i, indices:narrow(2, 1, k))
+        t.equal(v, values:narrow(2, 1, k))
+        t.equal((select(2, x:t():contiguous():topk(k, 1, largest))), i:t())
+      end
+    end
+  end
+end)
+
 t.test("unique, bincount and searchsorted", function()
   local v, inverse, counts = pg.tensor({3, 1, 3}):unique{return_inverse = true, return_counts = true}
   is(v, {2}, {1, 3})

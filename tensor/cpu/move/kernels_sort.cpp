@@ -4,7 +4,9 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "tensor/cpu/move/index.h"
@@ -83,21 +85,71 @@ void sort_in_runs(It begin, It end, const Order& order) {
       std::inplace_merge(begin + at, begin + at + size, begin + std::min(n, at + 2 * size), order);
 }
 
-// Sets `items` to the first `keep` of n sorted values; the values are `step` elements apart.
+// Whether one of the values may come before `limit`. No NaN shows that it does not.
+template <size_t count, class T>
+bool any_before(const T* values, T limit, bool descending) {
+  if constexpr (!std::is_arithmetic_v<T>) return true;
+  int found = 0;
+  if (descending)
+    for (size_t i = 0; i < count; ++i) found |= !(values[i] <= limit);
+  else
+    for (size_t i = 0; i < count; ++i) found |= !(values[i] >= limit);
+  return found != 0;
+}
+
+// Sets `items` to the first `keep` of n sorted values.
 template <class Item, class T>
-void order_line(const T* values, int64_t n, int64_t step, bool descending, int64_t keep, std::vector<Item>& items) {
+void order_line(const T* values, int64_t n, bool descending, int64_t keep, std::vector<Item>& items) {
+  constexpr int64_t kBlock = 16;
   Poller poll;
   const std::less<Item> less;
   const PolledOrder order(less, poll);
-  items.resize(size_t(n));
-  for (int64_t i = 0; i < n; ++i) {
-    poll();
-    const auto key = key_of(values[i * step]);
-    items[size_t(i)] = Item(descending ? decltype(key)(~key) : key, i);
+  // Items that come before the last of the first `keep` so far. Few blocks have one when `keep` is small.
+  const int64_t most = keep < n / 16 ? 2 * keep + kBlock : n;
+  const auto drop_others = [&] {
+    std::nth_element(items.begin(), items.begin() + (keep - 1), items.end(), order);
+    items.resize(size_t(keep));
+  };
+  items.clear();
+  items.reserve(size_t(most + kBlock));
+  std::optional<Item> last;
+  for (int64_t at = 0; at < n; at += kBlock) {
+    poll(kBlock);
+    const int64_t end = std::min(n, at + kBlock);
+    if (last && end - at == kBlock && !any_before<kBlock>(values + at, values[last->position()], descending)) continue;
+    for (int64_t i = at; i < end; ++i) {
+      const auto key = key_of(values[i]);
+      const Item item(descending ? decltype(key)(~key) : key, i);
+      if (!last || item < *last) items.push_back(item);
+    }
+    if (int64_t(items.size()) < most || most == n) continue;
+    drop_others();
+    last = items.back();
   }
-  if (keep < n) std::nth_element(items.begin(), items.begin() + keep, items.end(), order);
-  sort_in_runs(items.begin(), items.begin() + keep, order);
+  if (int64_t(items.size()) > keep) drop_others();
+  sort_in_runs(items.begin(), items.end(), order);
 }
+
+// Reads one line after another: where it is, or a copy without gaps.
+template <class T>
+class LineBuffer {
+ public:
+  explicit LineBuffer(const Lines& lines) : lines_(lines) {
+    if (lines.inner > 1) copy_ = std::make_unique<T[]>(size_t(lines.n));
+  }
+  const T* read(const T* x, int64_t line) {
+    const int64_t n = lines_.n, inner = lines_.inner;
+    const T* from = x + line / inner * n * inner + line % inner;
+    if (inner == 1) return from;
+    for (int64_t i = 0; i < n; ++i, poll_()) copy_[size_t(i)] = from[i * inner];
+    return copy_.get();
+  }
+
+ private:
+  const Lines& lines_;
+  std::unique_ptr<T[]> copy_;
+  Poller poll_;
+};
 
 // Sorts the lines of dim d and writes the first `keep` values and positions of each. `values` may be absent.
 template <class Item, class T>
@@ -107,15 +159,16 @@ void order_lines(const KernelArgs& a, bool descending, int64_t keep, T* values, 
   const int64_t n = lines.n, inner = lines.inner, base = a.attr<int64_t>("index_base");
   parallel_for(lines.outer * inner, 2048 / std::max<int64_t>(n, 1) + 1, [&](int64_t begin, int64_t end) {
     std::vector<Item> items;
+    LineBuffer<T> buffer(lines);
+    Poller poll;
     for (int64_t line = begin; line < end; ++line) {
-      const int64_t o = line / inner, i = line % inner;
-      const T* from = x.as<T>() + o * n * inner + i;
-      order_line(from, n, inner, descending, keep, items);
-      Poller poll;
-      for (int64_t k = 0; k < keep; ++k) {
+      const T* from = buffer.read(x.as<T>(), line);
+      order_line(from, n, descending, keep, items);
+      int64_t to = line / inner * keep * inner + line % inner;
+      for (int64_t k = 0; k < keep; ++k, to += inner) {
         poll();
-        const int64_t to = (o * keep + k) * inner + i, position = items[size_t(k)].position();
-        if (values) values[to] = from[position * inner];
+        const int64_t position = items[size_t(k)].position();
+        if (values) values[to] = from[position];
         indices[to] = position + base;
       }
     }
@@ -172,7 +225,7 @@ std::vector<int64_t> order_slices(const T* x, const Lines& lines) {
 template <class T>
 std::vector<int64_t> order_elements(const T* x, int64_t n) {
   std::vector<Wide> items;
-  order_line(x, n, 1, false, n, items);
+  order_line(x, n, false, n, items);
   std::vector<int64_t> order(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) order[size_t(i)] = items[size_t(i)].at;
   return order;
