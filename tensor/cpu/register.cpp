@@ -28,6 +28,7 @@ void add_all_cpu_kernels(Registry& r) {
   add_index_kernels(r);
   add_scatter_kernels(r);
   add_mask_kernels(r);
+  add_select_kernels(r);
   add_sort_kernels(r);
   add_sequence_kernels(r);
   add_sample_kernels(r);

@@ -14,6 +14,7 @@ void add_shape_kernels(Registry& registry);
 void add_index_kernels(Registry& registry);
 void add_scatter_kernels(Registry& registry);
 void add_mask_kernels(Registry& registry);
+void add_select_kernels(Registry& registry);
 void add_sort_kernels(Registry& registry);
 void add_sequence_kernels(Registry& registry);
 void add_sample_kernels(Registry& registry);

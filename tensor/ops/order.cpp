@@ -1,4 +1,5 @@
 // Reductions to an element at a place in the order: medians, quantiles, the k-th smallest and the most frequent value.
+#include <cmath>
 #include <limits>
 
 #include "tensor/ops/all.h"
@@ -152,11 +153,27 @@ Var interpolated(const Rule& c, const Var& lines, const Var& place) {
   return between(pick(low), pick(high), weight);
 }
 
+// The same at a place that is a number: two elements of the line are selected, which costs less than to sort it.
+Var interpolated(const Rule& c, const Line& line, double place) {
+  const std::string& how = c.attr<std::string>("interpolation");
+  if (how == "nearest") place = std::rint(place);
+  if (how == "lower") place = std::floor(place);
+  if (how == "higher") place = std::ceil(place);
+  const auto pick = [&](double whole) {
+    return call_all<"kthvalue">({line.x}, {{"k", int64_t(whole) + 1}, {"dim", line.user()}, {"keepdim", true}})[0];
+  };
+  const double low = std::floor(place);
+  const Var out = low == place ? pick(low) : between(pick(low), pick(low + 1), how == "midpoint" ? 0.5 : place - low);
+  return call<"where">(call<"gt">(count_nans(line), 0.0), std::numeric_limits<double>::quiet_NaN(), out);
+}
+
 // The places q (size - 1) in float64, of all elements or of those that are not NaN. A line with NaN has its last place,
 // which is NaN; one without other elements has the first.
 template <bool skip_nan>
 std::vector<Var> decompose_quantile(Rule& c) {
   Line line(c);
+  if (c.input(1).is_number() && !skip_nan)
+    return {finished(c, interpolated(c, line, c.input(1).number() * double(line.size() - 1)))};
   const Var q = c.input(1).is_number() ? c.in(1) : as_dtype(c.in(1), DType::kFloat64);
   const Var x = call<"moveaxis">(line.x, {{"source", Ints{line.user()}}, {"destination", Ints{-1}}});
   const double last = double(line.size() - 1);

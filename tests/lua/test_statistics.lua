@@ -46,6 +46,39 @@ t.test("gradients of medians: ties share without dim, the index gets all with di
   t.equal(y.grad:totable(), {0.5, 0, 0.5})
 end)
 
+t.test("selected elements are those of the sorted lines", function()
+  local whole = pg.randint(-20, 21, {5, 301})
+  local spread = (pg.randn(5, 301) * 8):exp() * pg.randint(-1, 2, {5, 301}):float()
+  local holes = pg.where(whole:gt(5), nan, spread)
+  for _, x in ipairs{whole, whole:to("int8"), spread, spread:double(), spread:to("float16"), holes, holes:double(),
+    pg.where(whole:eq(20), 0, nan), pg.where(spread:lt(0), -inf, inf), spread:t()} do
+    for dim = 1, 2 do
+      local values, indices = x:sort(dim)
+      local n = x.shape[dim]
+      for _, k in ipairs{1, 2, 5, n} do
+        local v, i = x:kthvalue(k, dim)
+        t.equal(v, values:select(dim, k))
+        t.equal(i, indices:select(dim, k))
+      end
+      local nans = x:isnan():sum(dim, true)
+      local function check(place, v, i)
+        t.equal(v, values:gather(dim, place):squeeze(dim))
+        t.equal(i, indices:gather(dim, place):squeeze(dim))
+      end
+      check(pg.where(nans:gt(0), n + 1 - nans, math.floor((n + 1) / 2)), x:median(dim))
+      check((n - 1 - nans):maximum(0):floor_divide(2) + 1, x:nanmedian(dim))
+      if x.dtype == "float32" or x.dtype == "float64" then
+        for _, how in ipairs{"linear", "lower", "higher", "midpoint", "nearest"} do
+          for _, q in ipairs{0, 0.3, 0.5, 1} do
+            local by_sorting = x:quantile(pg.tensor({q}, {dtype = "float64"}), {dim = dim, interpolation = how})
+            t.equal(x:quantile(q, {dim = dim, interpolation = how}), by_sorting:squeeze(1))
+          end
+        end
+      end
+    end
+  end
+end)
+
 t.test("kthvalue", function()
   local x = pg.tensor({{3, nan, 1}, {4, 6, 5}})
   local values, indices = x:kthvalue(2)

@@ -1,15 +1,12 @@
-// Kernels that sort, search and count values. They map values to unsigned keys of the same order, so that one integer
-// comparison also handles ties and NaN.
+// Kernels that sort, search and count values by the keys of order.h.
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <functional>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <vector>
 
 #include "tensor/cpu/move/index.h"
+#include "tensor/cpu/move/order.h"
 #include "tensor/cpu/register.h"
 #include "tensor/parallel.h"
 
@@ -17,58 +14,6 @@ namespace pg {
 namespace {
 
 using namespace cpu;
-
-// In keys -0 equals 0, and NaN is larger than everything.
-uint32_t key_of(float v) {
-  if (std::isnan(v)) return ~0u;
-  const uint32_t bits = std::bit_cast<uint32_t>(v == 0 ? 0.0f : v);
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-uint64_t key_of(double v) {
-  if (std::isnan(v)) return ~uint64_t(0);
-  const uint64_t bits = std::bit_cast<uint64_t>(v == 0 ? 0.0 : v), sign = uint64_t(1) << 63;
-  return bits & sign ? ~bits : bits | sign;
-}
-uint32_t key_of(Half v) { return key_of(float(v)); }
-uint32_t key_of(BFloat16 v) { return key_of(float(v)); }
-uint32_t key_of(bool v) { return v; }
-uint32_t key_of(uint8_t v) { return v; }
-uint32_t key_of(int8_t v) { return uint32_t(int32_t(v)) ^ 0x80000000u; }
-uint32_t key_of(int32_t v) { return uint32_t(v) ^ 0x80000000u; }
-uint64_t key_of(int64_t v) { return uint64_t(v) ^ (uint64_t(1) << 63); }
-
-// An element to sort. Short keys share one word with the position.
-struct Packed {
-  uint64_t word;
-  Packed() = default;
-  Packed(uint32_t key, int64_t position) : word(uint64_t(key) << 32 | uint64_t(position)) {}
-  int64_t position() const { return int64_t(word & 0xffffffffu); }
-  bool operator<(const Packed& o) const { return word < o.word; }
-};
-struct Wide {
-  uint64_t key;
-  int64_t at;
-  Wide() = default;
-  Wide(uint64_t k, int64_t position) : key(k), at(position) {}
-  int64_t position() const { return at; }
-  bool operator<(const Wide& o) const { return key != o.key ? key < o.key : at < o.at; }
-};
-
-// A comparison that polls, so that a sort with it can be interrupted.
-template <class Less>
-class PolledOrder {
- public:
-  PolledOrder(const Less& less, Poller& poller) : less_(less), poller_(poller) {}
-  template <class V>
-  bool operator()(const V& a, const V& b) const {
-    poller_();
-    return less_(a, b);
-  }
-
- private:
-  const Less& less_;
-  Poller& poller_;
-};
 
 // Sorts in runs with polls between them, then merges the runs with polling comparisons. This costs less than polls in
 // every comparison.
@@ -130,27 +75,6 @@ void order_line(const T* values, int64_t n, bool descending, int64_t keep, std::
   sort_in_runs(items.begin(), items.end(), order);
 }
 
-// Reads one line after another: where it is, or a copy without gaps.
-template <class T>
-class LineBuffer {
- public:
-  explicit LineBuffer(const Lines& lines) : lines_(lines) {
-    if (lines.inner > 1) copy_ = std::make_unique<T[]>(size_t(lines.n));
-  }
-  const T* read(const T* x, int64_t line) {
-    const int64_t n = lines_.n, inner = lines_.inner;
-    const T* from = x + line / inner * n * inner + line % inner;
-    if (inner == 1) return from;
-    for (int64_t i = 0; i < n; ++i, poll_()) copy_[size_t(i)] = from[i * inner];
-    return copy_.get();
-  }
-
- private:
-  const Lines& lines_;
-  std::unique_ptr<T[]> copy_;
-  Poller poll_;
-};
-
 // Sorts the lines of dim d and writes the first `keep` values and positions of each. `values` may be absent.
 template <class Item, class T>
 void order_lines(const KernelArgs& a, bool descending, int64_t keep, T* values, int64_t* indices) {
@@ -178,14 +102,10 @@ void order_lines(const KernelArgs& a, bool descending, int64_t keep, T* values, 
 void order_kernel(const KernelArgs& a, bool descending, int64_t keep, const View* values, const View& indices) {
   if (indices.numel() == 0) return;
   const View& x = a.in[0];
-  visit_dtype(x.dtype(), [&](auto tag) {
+  visit_items(x, [&](auto tag, auto item) {
     using T = typename decltype(tag)::type;
     T* to = values ? values->as<T>() : nullptr;
-    if (sizeof(key_of(T())) == 4 && x.numel() <= int64_t(0xffffffff)) {
-      if constexpr (sizeof(key_of(T())) == 4) order_lines<Packed>(a, descending, keep, to, indices.as<int64_t>());
-    } else {
-      order_lines<Wide>(a, descending, keep, to, indices.as<int64_t>());
-    }
+    order_lines<typename decltype(item)::type>(a, descending, keep, to, indices.as<int64_t>());
   });
 }
 
