@@ -141,6 +141,26 @@ HWY_INLINE V vtimes_normal(D d, V x) {
   return keep_nan<D>(x, hn::Sub(hn::Max(x, hn::Zero(d)), tail));
 }
 
+// Giles, Approximating the erfinv function, 2011: x times a polynomial in w = -log(1 - x^2), for large w in its square
+// root. The degree is one higher, with coefficients that are minimax with respect to the relative error.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V verfinv(D d, V x) {
+  const V one = hn::Set(d, 1.0f), a = hn::Abs(x);
+  const V w = hn::Neg(vlog(d, hn::Mul(hn::Sub(one, a), hn::Add(one, a))));
+  V p = polynomial(d, w, hn::Set(d, -8.791013482e-09f), 2.210304407e-07f, -1.976460703e-06f, 3.983235725e-06f,
+                   4.456522009e-05f, -1.274816519e-04f, -2.334296182e-03f, 1.154865390e-02f, 2.320138180e-01f,
+                   8.862269205e-01f);
+  const auto near = hn::Lt(w, hn::Set(d, 5.0f));
+  if (!hn::AllTrue(d, near)) {
+    const V t = hn::Sub(hn::Sqrt(w), hn::Set(d, 3.0f));
+    const V far = polynomial(d, t, hn::Set(d, 1.289641702e-04f), -3.187235861e-04f, -7.661939926e-05f, 1.495857132e-03f,
+                             -3.586987679e-03f, 5.683172222e-03f, -7.639410040e-03f, 9.445684199e-03f, 1.001675087e+00f,
+                             2.832976796e+00f);
+    p = hn::IfThenElse(near, p, hn::IfThenElse(hn::Eq(a, one), w, far));  // 1 has infinity
+  }
+  return hn::Mul(x, p);
+}
+
 }  // namespace pg::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif

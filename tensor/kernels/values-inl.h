@@ -210,6 +210,10 @@ PERIGEE_LIBM(cos)
 PERIGEE_LIBM(tan)
 #undef PERIGEE_LIBM
 
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T erfinv(T x) {
+  return scalar::Erfinv()(x);
+}
 // e^x for x at most 0.
 template <Scalar T>
 PERIGEE_FORMULA_INLINE T exp_below(T x) {
