@@ -162,6 +162,20 @@ t.test("topk gives the head of the stable sort, whatever the order", function()
   end
 end)
 
+t.test("searchsorted counts the elements before a value", function()
+  for n = 1, 40, 3 do
+    local sequence = pg.randint(-9, 10, {2, n}):sort(2)
+    local values = pg.randint(-11, 12, {2, 50})
+    for _, types in ipairs{{"int64", "int64"}, {"float32", "float32"}, {"int8", "float32"}, {"float64", "float32"}} do
+      local s, v = sequence:to(types[1]), values:to(types[2])
+      local first, last = s:unsqueeze(2), v:unsqueeze(3)
+      t.equal(s:searchsorted(v, {index_base = 0}), first:lt(last):sum(3))
+      t.equal(s:searchsorted(v, {index_base = 0, right = true}), first:le(last):sum(3))
+      t.equal(s[1]:searchsorted(v, {index_base = 0}), first[1]:lt(last):sum(3))
+    end
+  end
+end)
+
 t.test("unique, bincount and searchsorted", function()
   local v, inverse, counts = pg.tensor({3, 1, 3}):unique{return_inverse = true, return_counts = true}
   is(v, {2}, {1, 3})

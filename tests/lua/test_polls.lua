@@ -66,7 +66,7 @@ local calls = {
     return function() loss:backward() end
   end,
   searchsorted = function()
-    local edges, x = pg.range(1, 100), pg.rand(1e5)
+    local edges, x = pg.range(1, 100), pg.rand(2e6)
     return function() return edges:searchsorted(x) end
   end,
   bincount = function()

@@ -15,12 +15,12 @@ namespace pg::cpu {
 inline uint32_t key_of(float v) {
   if (std::isnan(v)) return ~0u;
   const uint32_t bits = std::bit_cast<uint32_t>(v == 0 ? 0.0f : v);
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+  return bits ^ (uint32_t(int32_t(bits) >> 31) | 0x80000000u);  // without a branch
 }
 inline uint64_t key_of(double v) {
   if (std::isnan(v)) return ~uint64_t(0);
-  const uint64_t bits = std::bit_cast<uint64_t>(v == 0 ? 0.0 : v), sign = uint64_t(1) << 63;
-  return bits & sign ? ~bits : bits | sign;
+  const uint64_t bits = std::bit_cast<uint64_t>(v == 0 ? 0.0 : v);
+  return bits ^ (uint64_t(int64_t(bits) >> 63) | uint64_t(1) << 63);
 }
 inline uint32_t key_of(Half v) { return key_of(float(v)); }
 inline uint32_t key_of(BFloat16 v) { return key_of(float(v)); }
