@@ -77,7 +77,10 @@ std::vector<Var> decompose_interpolate(Rule& c) {
                            : !linear ? mode
                            : corners ? "corners"
                                      : "linear";
-  for (int d = 0; d < size.size(); ++d) {
+  // Rows are copied faster than single elements: where the last dim grows, it comes first.
+  const bool last_first = !linear && !cubic && size[size.size() - 1] > x.shape()[x.rank() - 1];
+  for (int k = 0; k < size.size(); ++k) {
+    const int d = last_first ? size.size() - 1 - k : k;
     const int64_t in = x.shape()[d + 2];
     double covered = step(c, d, in, size[d], corners);
     // As in PyTorch for images, whatever the factor that leads to this size.

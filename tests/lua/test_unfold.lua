@@ -117,6 +117,20 @@ t.test("DeformableConvolution", function()
   end, "DeformableConvolution", "in_channels")
 end)
 
+t.test("nearest neighbors of images are rows and columns, and gradients add up", function()
+  for _, size in ipairs{{10, 14}, {3, 20}, {7, 3}, {2, 2}, {5, 9}} do
+    local x = pg.randint(-9, 10, {2, 3, 5, 7}):float():attach_grad()
+    local y = pg.record(function() return pg.interpolate(x, size) end)
+    local rows = (pg.range(0, size[1] - 1):float() * 5 / size[1]):floor():to("int64") + 1
+    local columns = (pg.range(0, size[2] - 1):float() * 7 / size[2]):floor():to("int64") + 1
+    t.equal(y, x:index_select(3, rows):index_select(4, columns))
+    local dy = pg.randint(-9, 10, y.shape):float()
+    y:backward(dy)
+    local sums = pg.zeros(2, 3, 5, size[2]):index_add(3, rows, dy)
+    t.equal(x.grad, pg.zeros(2, 3, 5, 7):index_add(4, columns, sums))
+  end
+end)
+
 t.test("interpolate copies a dim that keeps its size", function()
   local x = pg.tensor{{{1, 2, 4}}}
   t.equal(pg.interpolate(x, {scale_factor = {1.3}, mode = "linear"}), x)

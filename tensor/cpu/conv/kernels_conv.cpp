@@ -1,6 +1,7 @@
 // Kernels of convolutions, pooling and resampling. They turn views and attributes into calls on plain arrays.
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -248,6 +249,25 @@ void scatter_tap(const Tap& t, const T* x, int64_t n, T* to) {
   }
 }
 
+// The same for a line of taps of one element each, at these positions.
+template <class T>
+void gather_line(std::span<const int32_t> places, const T* x, T* to) {
+  for (size_t o = 0; o < places.size(); ++o) to[o] = x[places[o]];
+}
+template <class T>
+void scatter_line(std::span<const int32_t> places, const T* x, T* to) {
+  int32_t at = places[0];
+  T sum = to[at];
+  for (size_t o = 0; o < places.size(); ++o) {
+    if (places[o] != at) {
+      to[at] = sum;
+      sum = to[at = places[o]];
+    }
+    sum += x[o];
+  }
+  to[at] = sum;
+}
+
 // Resizes the middle one of three dims. The backward form adds every output element to its inputs.
 template <bool kBackward>
 void resample(const KernelArgs& args) {
@@ -259,6 +279,9 @@ void resample(const KernelArgs& args) {
   const int64_t outer = lines.outer, inner = lines.inner;
   const int64_t in = small.size(dim), out = large.size(dim);
   const std::vector<Tap> list = taps(args.attr<std::string>("kind"), in, out, args.attr<double>("step"));
+  std::vector<int32_t> places;  // empty unless elements of a line are copied
+  if (inner == 1 && in < (int64_t(1) << 31) && std::ranges::all_of(list, [](const Tap& t) { return t.count == 1; }))
+    for (const Tap& t : list) places.push_back(int32_t(t.from[0]));
   visit_compute(to.dtype(), [&](auto tag, DType type) {
     using T = typename decltype(tag)::type;
     const Input<T> source(from, type);
@@ -268,15 +291,24 @@ void resample(const KernelArgs& args) {
     const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, out * inner));
     parallel_for(outer, grain, [&](int64_t begin, int64_t end) {
       Poller poll;
-      for (int64_t q = begin; q < end; ++q)
+      for (int64_t q = begin; q < end; ++q) {
+        const T* x = source.data() + q * (kBackward ? out : in) * inner;
+        T* y = result + q * (kBackward ? in : out) * inner;
+        if (!places.empty()) {
+          in_polled_blocks(out, 1 << 20, [&](int64_t first, int64_t last) {
+            const std::span<const int32_t> part(places.data() + first, size_t(last - first));
+            kBackward ? scatter_line(part, x + first, y) : gather_line(part, x, y + first);
+          });
+          poll(out);
+          continue;
+        }
         for (int64_t o = 0; o < out; ++o, poll(inner)) {
-          const T* x = source.data() + q * (kBackward ? out : in) * inner;
-          T* y = result + q * (kBackward ? in : out) * inner;
           if (kBackward)
             scatter_tap(list[size_t(o)], x + o * inner, inner, y);
           else
             gather_tap(list[size_t(o)], x, inner, y + o * inner);
         }
+      }
     });
     target.finish();
   });
