@@ -26,6 +26,22 @@ t.test("tensordot by count and by lists of dims", function()
   t.bad_argument(function() a:tensordot(b, knot) end, "tensordot", "dims")
 end)
 
+t.test("products of integers wrap around, whatever the layout", function()
+  for _, dtype in ipairs{"int64", "int32", "int8", "uint8"} do
+    for _, size in ipairs{{1, 1, 1}, {3, 7, 5}, {2, 0, 3}, {4, 9, 1100}, {17, 6, 33}} do
+      local m, k, n = unpack(size)
+      local a, b = pg.randint(-1000, 1000, {2, m, k}):to(dtype), pg.randint(-1000, 1000, {2, k, n}):to(dtype)
+      local expected = (a:unsqueeze(4):to("int64") * b:unsqueeze(2):to("int64")):sum(3):to(dtype)
+      local ta, tb = a:transpose(2, 3):contiguous():transpose(2, 3), b:transpose(2, 3):contiguous():transpose(2, 3)
+      t.equal(a:matmul(b), expected)
+      t.equal(ta:matmul(b), expected)
+      t.equal(a:matmul(tb), expected)
+      t.equal(a[1]:matmul(tb), pg.stack({a[1]:matmul(b[1]), a[1]:matmul(b[2])}, 1))
+      t.equal(a:matmul(pg.cat({b, b}, 3):narrow(3, 1, n)), expected)
+    end
+  end
+end)
+
 t.test("inner, vdot, trace and kron", function()
   is(pg.inner(pg.tensor({{1, 2}, {3, 4}}), pg.tensor({{5, 6}, {7, 8}, {9, 10}})), {{17, 23, 29}, {39, 53, 67}})
   is(pg.inner(pg.tensor({1, 2}), pg.tensor(3)), {3, 6})

@@ -7,6 +7,7 @@
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/gemm/gemm.h"
+#include "tensor/cpu/gemm/integers_simd.h"
 #include "tensor/cpu/gemm/prepared.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
@@ -101,18 +102,22 @@ struct Product {
 
 template <class T>
 void multiply_integers(int64_t count, cpu::BatchStrides s, const Product& p, const T* a, const T* b, T* c) {
-  const int64_t a_row = p.a.transposed ? 1 : p.a.ld, a_col = p.a.transposed ? p.a.ld : 1;
-  const int64_t b_row = p.b.transposed ? 1 : p.b.ld, b_col = p.b.transposed ? p.b.ld : 1;
-  for (int64_t q = 0; q < count; ++q, a += s.a, b += s.b, c += s.c)
-    for (int64_t i = 0; i < p.m; ++i) {
-      poll_kernel();
-      for (int64_t j = 0; j < p.n; ++j) {
-        uint64_t sum = 0;
-        for (int64_t l = 0; l < p.k; ++l)
-          sum += uint64_t(a[i * a_row + l * a_col]) * uint64_t(b[l * b_row + j * b_col]);
-        c[i * p.n + j] = static_cast<T>(sum);
+  const int64_t a_row = p.a.transposed ? 1 : p.a.ld, a_step = p.a.transposed ? p.a.ld : 1;
+  const bool copies = p.b.transposed || p.b.ld != p.n;
+  Poller poll;
+  std::vector<T> copy(copies ? size_t(p.k * p.n) : 0);
+  for (int64_t q = 0; q < count; ++q, a += s.a, b += s.b, c += s.c) {
+    const int64_t b_row = p.b.transposed ? 1 : p.b.ld, b_step = p.b.transposed ? p.b.ld : 1;
+    for (int64_t l = 0, to = 0; copies && l < p.k; ++l, poll(p.n))
+      for (int64_t j = 0; j < p.n; ++j) copy[size_t(to++)] = b[l * b_row + j * b_step];
+    const T* right = copies ? copy.data() : b;
+    parallel_for(p.m, 100'000 / std::max<int64_t>(p.n * p.k, 1) + 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        poll_kernel();
+        cpu::multiply_integers(sizeof(T), p.n, p.k, a + i * a_row, a_step, right, c + i * p.n);
       }
-    }
+    });
+  }
 }
 
 template <class T>
