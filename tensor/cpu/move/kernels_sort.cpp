@@ -1,8 +1,10 @@
 // Kernels that sort, search and count values by the keys of order.h.
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tensor/cpu/move/index.h"
@@ -15,19 +17,23 @@ namespace {
 
 using namespace cpu;
 
-// Sorts in runs with polls between them, then merges the runs with polling comparisons. This costs less than polls in
-// every comparison.
-template <class It, class Order>
-void sort_in_runs(It begin, It end, const Order& order) {
-  constexpr int64_t kRun = 1 << 14;
-  const int64_t n = end - begin;
-  for (int64_t at = 0; at < n; at += kRun) {
-    if (at > 0) poll_kernel();
-    std::sort(begin + at, begin + std::min(n, at + kRun));
+// Sorts items that are in the order of their positions: by one digit of the keys after the other, from the last one on,
+// each time keeping the order of equal digits. `spare` is overwritten.
+template <class Item>
+void sort_by_digits(std::vector<Item>& items, std::vector<Item>& spare) {
+  Poller poll;
+  uint64_t varies = 0;
+  for (const Item& item : items) varies |= item.order() ^ items[0].order();
+  spare.resize(items.size());
+  for (; varies != 0; poll()) {
+    const int shift = std::countr_zero(varies) / 8 * 8;
+    varies &= ~(uint64_t(255) << shift);
+    size_t starts[256] = {};
+    for (const Item& item : items) ++starts[item.order() >> shift & 255], poll();
+    std::exclusive_scan(starts, starts + 256, starts, size_t(0));
+    for (const Item& item : items) spare[starts[item.order() >> shift & 255]++] = item, poll();
+    std::swap(items, spare);
   }
-  for (int64_t size = kRun; size < n; size *= 2)
-    for (int64_t at = 0; at + size < n; at += 2 * size)
-      std::inplace_merge(begin + at, begin + at + size, begin + std::min(n, at + 2 * size), order);
 }
 
 // Whether one of the values may come before `limit`. No NaN shows that it does not.
@@ -42,15 +48,15 @@ bool any_before(const T* values, T limit, bool descending) {
   return found != 0;
 }
 
-// Sets `items` to the first `keep` of n sorted values.
+// Sets `items` to the first `keep` of n sorted values, by choosing those that come before the last of the first `keep`
+// so far. Few blocks of values have one when `keep` is small.
 template <class Item, class T>
-void order_line(const T* values, int64_t n, bool descending, int64_t keep, std::vector<Item>& items) {
+void select_line(const T* values, int64_t n, bool descending, int64_t keep, std::vector<Item>& items) {
   constexpr int64_t kBlock = 16;
   Poller poll;
   const std::less<Item> less;
   const PolledOrder order(less, poll);
-  // Items that come before the last of the first `keep` so far. Few blocks have one when `keep` is small.
-  const int64_t most = keep < n / 16 ? 2 * keep + kBlock : n;
+  const int64_t most = 2 * keep + kBlock;
   const auto drop_others = [&] {
     std::nth_element(items.begin(), items.begin() + (keep - 1), items.end(), order);
     items.resize(size_t(keep));
@@ -67,12 +73,29 @@ void order_line(const T* values, int64_t n, bool descending, int64_t keep, std::
       const Item item(descending ? decltype(key)(~key) : key, i);
       if (!last || item < *last) items.push_back(item);
     }
-    if (int64_t(items.size()) < most || most == n) continue;
+    if (int64_t(items.size()) < most) continue;
     drop_others();
     last = items.back();
   }
   if (int64_t(items.size()) > keep) drop_others();
-  sort_in_runs(items.begin(), items.end(), order);
+  std::sort(items.begin(), items.end(), order);
+}
+
+// Sets `items` to the first `keep` of n sorted values. `spare` is overwritten.
+template <class Item, class T>
+void order_line(const T* values, int64_t n, bool descending, int64_t keep, std::vector<Item>& items,
+                std::vector<Item>& spare) {
+  if (keep < n / 16) return select_line(values, n, descending, keep, items);
+  Poller poll;
+  items.resize(size_t(n));
+  for (int64_t i = 0; i < n; ++i, poll()) {
+    const auto key = key_of(values[i]);
+    items[size_t(i)] = Item(descending ? decltype(key)(~key) : key, i);
+  }
+  if (n < 128)  // where counting digits would cost more
+    std::sort(items.begin(), items.end());
+  else
+    sort_by_digits(items, spare);
 }
 
 // Sorts the lines of dim d and writes the first `keep` values and positions of each. `values` may be absent.
@@ -82,12 +105,12 @@ void order_lines(const KernelArgs& a, bool descending, int64_t keep, T* values, 
   const Lines lines(x.shape(), x.rank() ? a.dim("dim", x.rank()) : 0);
   const int64_t n = lines.n, inner = lines.inner, base = a.attr<int64_t>("index_base");
   parallel_for(lines.outer * inner, 2048 / std::max<int64_t>(n, 1) + 1, [&](int64_t begin, int64_t end) {
-    std::vector<Item> items;
+    std::vector<Item> items, spare;
     LineBuffer<T> buffer(lines);
     Poller poll;
     for (int64_t line = begin; line < end; ++line) {
       const T* from = buffer.read(x.as<T>(), line);
-      order_line(from, n, descending, keep, items);
+      order_line(from, n, descending, keep, items, spare);
       int64_t to = line / inner * keep * inner + line % inner;
       for (int64_t k = 0; k < keep; ++k, to += inner) {
         poll();
@@ -144,8 +167,8 @@ std::vector<int64_t> order_slices(const T* x, const Lines& lines) {
 
 template <class T>
 std::vector<int64_t> order_elements(const T* x, int64_t n) {
-  std::vector<Wide> items;
-  order_line(x, n, false, n, items);
+  std::vector<Wide> items, spare;
+  order_line(x, n, false, n, items, spare);
   std::vector<int64_t> order(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) order[size_t(i)] = items[size_t(i)].at;
   return order;

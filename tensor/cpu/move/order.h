@@ -30,11 +30,12 @@ inline uint32_t key_of(int8_t v) { return uint32_t(int32_t(v)) ^ 0x80000000u; }
 inline uint32_t key_of(int32_t v) { return uint32_t(v) ^ 0x80000000u; }
 inline uint64_t key_of(int64_t v) { return uint64_t(v) ^ (uint64_t(1) << 63); }
 
-// An element to sort. Short keys share one word with the position.
+// An element to sort: by its key, then by its position. Short keys share one word with the position.
 struct Packed {
   uint64_t word;
   Packed() = default;
   Packed(uint32_t key, int64_t position) : word(uint64_t(key) << 32 | uint64_t(position)) {}
+  uint64_t order() const { return word >> 32; }
   int64_t position() const { return int64_t(word & 0xffffffffu); }
   bool operator<(const Packed& o) const { return word < o.word; }
 };
@@ -43,6 +44,7 @@ struct Wide {
   int64_t at;
   Wide() = default;
   Wide(uint64_t k, int64_t position) : key(k), at(position) {}
+  uint64_t order() const { return key; }
   int64_t position() const { return at; }
   bool operator<(const Wide& o) const { return key != o.key ? key < o.key : at < o.at; }
 };
