@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "tensor/cpu/targets-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace pg::cpu {
 namespace HWY_NAMESPACE {
@@ -80,9 +82,39 @@ void fold(const T* x, const T* block, int64_t n, int64_t count, T* out) {
   }
 }
 
+// kVectors vectors of columns, of which `left` elements are used.
+template <int kVectors, class T>
+HWY_INLINE void pull_vectors(const T* HWY_RESTRICT x, const T* HWY_RESTRICT rows, int64_t width, int64_t left,
+                             int64_t count, const T* HWY_RESTRICT share, T* HWY_RESTRICT dx) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = hn::Lanes(d);
+  hn::Vec<decltype(d)> from[kVectors], sum[kVectors];
+  const bool part = left < lanes;
+  const auto load = [&](const T* p) HWY_ATTR { return part ? load_part(d, p, left) : hn::LoadU(d, p); };
+  for (int u = 0; u < kVectors; ++u) from[u] = load(x + u * lanes), sum[u] = load(dx + u * lanes);
+  for (int64_t j = 0; j < count; ++j) {
+    const auto g = hn::Set(d, share[j]);
+    for (int u = 0; u < kVectors; ++u)
+      sum[u] = hn::Add(sum[u], hn::Mul(hn::Sub(from[u], load(rows + j * width + u * lanes)), g));
+  }
+  for (int u = 0; u < kVectors; ++u)
+    part ? store_part(d, sum[u], dx + u * lanes, left) : hn::StoreU(sum[u], d, dx + u * lanes);
+}
+
+template <class T>
+void pull(const T* x, const T* rows, int64_t width, int64_t count, const T* share, T* dx) {
+  const int64_t lanes = hn::Lanes(hn::ScalableTag<T>());
+  for (int64_t k = 0; k < width;) {
+    const bool wide = width - k >= 4 * lanes;
+    const auto loop = wide ? pull_vectors<4, T> : pull_vectors<1, T>;
+    loop(x + k, rows + k, width, width - k, count, share, dx + k);
+    k += wide ? 4 * lanes : lanes;
+  }
+}
+
 template <class T>
 DistanceLoops<T> loops_for() {
-  return {fold<AbsoluteSum, T>, fold<SquareSum, T>, fold<Largest, T>};
+  return {fold<AbsoluteSum, T>, fold<SquareSum, T>, fold<Largest, T>, pull<T>};
 }
 DistanceLoops<float> float_distances() { return loops_for<float>(); }
 DistanceLoops<double> double_distances() { return loops_for<double>(); }

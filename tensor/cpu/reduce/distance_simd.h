@@ -15,6 +15,8 @@ struct DistanceLoops {
   // element k of row j. NaN is the largest. out has kDistanceRows<T> elements. Sums are made of sums of 64.
   using Loop = void (*)(const T* x, const T* block, int64_t n, int64_t count, T* out);
   Loop absolute_sum, square_sum, largest;  // of |d|, d^2, |d|
+  // dx[k] += (x[k] - rows[j, k]) share[j] for the rows j < count in turn.
+  void (*pull)(const T* x, const T* rows, int64_t width, int64_t count, const T* share, T* dx);
 };
 
 DistanceLoops<float> distance_loops(float);

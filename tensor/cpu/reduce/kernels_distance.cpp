@@ -34,15 +34,6 @@ struct Order1 {
 };
 
 template <class T>
-struct Order2 {
-  void add(const T* a, const T* b, int64_t n, T distance, T g, T* dx) const {
-    if (distance == 0) return;
-    const T share = g / distance;
-    for (int64_t k = 0; k < n; ++k) dx[k] += (a[k] - b[k]) * share;
-  }
-};
-
-template <class T>
 struct OrderInfinite {
   void add(const T* a, const T* b, int64_t n, T distance, T g, T* dx) const {
     for (int64_t k = 0; k < n; ++k) {
@@ -68,7 +59,6 @@ template <class T, class F>
 void with_order(double p, F&& f) {
   if (p == 0) return f(Order0<T>());
   if (p == 1) return f(Order1<T>());
-  if (p == 2) return f(Order2<T>());
   if (std::isinf(p)) return f(OrderInfinite<T>());
   f(AnyOrder<T>{T(p)});
 }
@@ -153,11 +143,35 @@ void distances(const KernelArgs& a) {
   });
 }
 
+// The derivative of distances of order 2 by the rows of x.
+template <class T>
+void pull_rows(const KernelArgs& a) {
+  const View &dy = a.in[0], &x = a.in[1], &y = a.in[2], &distance = a.in[3], &out = a.out[0];
+  const int64_t width = x.size(2), others = y.size(1);
+  const DistanceLoops<T> loops = distance_loops(T());
+  each_row(x.shape(), times(others, width), [&](int64_t i, int64_t batch) {
+    constexpr int64_t kBlock = 64;
+    T share[kBlock], *dx = out.as<T>() + i * width;
+    std::fill_n(dx, width, T(0));
+    Poller poll;
+    for (int64_t first = 0; first < others; first += kBlock) {
+      const int64_t count = std::min(kBlock, others - first), at = i * others + first;
+      for (int64_t j = 0; j < count; ++j) {
+        const T length = distance.as<T>()[at + j];
+        share[j] = length == 0 ? T(0) : dy.as<T>()[at + j] / length;
+      }
+      loops.pull(x.as<T>() + i * width, y.as<T>() + (batch * others + first) * width, width, count, share, dx);
+      poll(count * (width + 1));
+    }
+  });
+}
+
 void distances_backward(const KernelArgs& a) {
   const View &dy = a.in[0], &x = a.in[1], &y = a.in[2], &distance = a.in[3], &out = a.out[0];
   const int64_t width = x.size(2), others = y.size(1);
   visit_real(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
+    if (a.attr<double>("p") == 2) return pull_rows<T>(a);
     with_order<T>(a.attr<double>("p"), [&](auto order) {
       each_row(x.shape(), times(others, width), [&](int64_t i, int64_t batch) {
         const T *row = x.as<T>() + i * width, *other = y.as<T>() + batch * others * width;
