@@ -96,9 +96,14 @@ std::vector<Var> decompose_embedding_bag(Rule& c) {
   const Var indices = reshaped(read_positions(c, c.in(0), "indices", c.in(1).shape()[0], base), {c.in(0).numel()});
   const int64_t count = bag_count(c, c.in(0).shape(), c.input(2));
   const std::string& mode = c.attr<std::string>("mode");
-  const Var bags = bag_numbers(c, indices, count);
   Var rows = call<"embedding">(indices, c.in(1), {{"index_base", int64_t(0)}});
   if (c.has(3)) rows = rows * reshaped(c.in(3), {indices.numel(), 1});
+  if (c.in(0).rank() == 2 && indices.numel() > 0 && !c.has_attr("padding_idx") && mode != "max") {  // bags of one size
+    const int64_t size = c.in(0).shape()[1];
+    const Var sum = call<"sum">(reshaped(rows, {count, size, rows.shape()[1]}), {{"dim", Ints{2}}});
+    return {mode == "sum" ? sum : sum / double(size)};
+  }
+  const Var bags = bag_numbers(c, indices, count);
   if (mode == "max") return {largest(c, bags, rows, count)};
   const Var sum = added_up(c, bags, rows, count);
   if (mode == "sum") return {sum};
