@@ -10,6 +10,7 @@
 #include "tensor/cpu/move/index.h"
 #include "tensor/cpu/move/order.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
 
 namespace pg {
@@ -17,23 +18,23 @@ namespace {
 
 using namespace cpu;
 
-// Sorts items that are in the order of their positions: by one digit of the keys after the other, from the last one on,
-// each time keeping the order of equal digits. `spare` is overwritten.
+// Sorts n items that are in the order of their positions: by one digit of the keys after the other, from the last one
+// on, each time keeping the order of equal digits. The result is in `items` or in `spare`, as is returned.
 template <class Item>
-void sort_by_digits(std::vector<Item>& items, std::vector<Item>& spare) {
+const Item* sort_by_digits(Item* items, Item* spare, int64_t n) {
   Poller poll;
   uint64_t varies = 0;
-  for (const Item& item : items) varies |= item.order() ^ items[0].order();
-  spare.resize(items.size());
-  for (; varies != 0; poll()) {
+  for (int64_t i = 0; i < n; ++i, poll()) varies |= items[i].order() ^ items[0].order();
+  while (varies != 0) {
     const int shift = std::countr_zero(varies) / 8 * 8;
     varies &= ~(uint64_t(255) << shift);
-    size_t starts[256] = {};
-    for (const Item& item : items) ++starts[item.order() >> shift & 255], poll();
-    std::exclusive_scan(starts, starts + 256, starts, size_t(0));
-    for (const Item& item : items) spare[starts[item.order() >> shift & 255]++] = item, poll();
+    int64_t starts[256] = {};
+    for (int64_t i = 0; i < n; ++i, poll()) ++starts[items[i].order() >> shift & 255];
+    std::exclusive_scan(starts, starts + 256, starts, int64_t(0));
+    for (int64_t i = 0; i < n; ++i, poll()) spare[starts[items[i].order() >> shift & 255]++] = items[i];
     std::swap(items, spare);
   }
+  return items;
 }
 
 // Whether one of the values may come before `limit`. No NaN shows that it does not.
@@ -81,22 +82,37 @@ void select_line(const T* values, int64_t n, bool descending, int64_t keep, std:
   std::sort(items.begin(), items.end(), order);
 }
 
-// Sets `items` to the first `keep` of n sorted values. `spare` is overwritten.
-template <class Item, class T>
-void order_line(const T* values, int64_t n, bool descending, int64_t keep, std::vector<Item>& items,
-                std::vector<Item>& spare) {
-  if (keep < n / 16) return select_line(values, n, descending, keep, items);
-  Poller poll;
-  items.resize(size_t(n));
-  for (int64_t i = 0; i < n; ++i, poll()) {
-    const auto key = key_of(values[i]);
-    items[size_t(i)] = Item(descending ? decltype(key)(~key) : key, i);
+// Sorts one line of n values after another.
+template <class Item>
+class LineSorter {
+ public:
+  LineSorter(int64_t n, int64_t keep)
+      : n_(n), keep_(keep), selects_(keep < n / 16), memory_(selects_ ? 0 : times(2, n)) {}
+
+  // The first `keep` items of the sorted values, valid until the next call.
+  template <class T>
+  const Item* sort(const T* values, bool descending) {
+    if (selects_) {
+      select_line(values, n_, descending, keep_, few_);
+      return few_.data();
+    }
+    Item* items = memory_;
+    Poller poll;
+    for (int64_t i = 0; i < n_; ++i, poll()) {
+      const auto key = key_of(values[i]);
+      items[i] = Item(descending ? decltype(key)(~key) : key, i);
+    }
+    if (n_ >= 128) return sort_by_digits(items, items + n_, n_);
+    std::sort(items, items + n_);  // counting digits would cost more
+    return items;
   }
-  if (n < 128)  // where counting digits would cost more
-    std::sort(items.begin(), items.end());
-  else
-    sort_by_digits(items, spare);
-}
+
+ private:
+  const int64_t n_, keep_;
+  const bool selects_;
+  const Scratch<Item> memory_;
+  std::vector<Item> few_;
+};
 
 // Sorts the lines of dim d and writes the first `keep` values and positions of each. `values` may be absent.
 template <class Item, class T>
@@ -105,16 +121,16 @@ void order_lines(const KernelArgs& a, bool descending, int64_t keep, T* values, 
   const Lines lines(x.shape(), x.rank() ? a.dim("dim", x.rank()) : 0);
   const int64_t n = lines.n, inner = lines.inner, base = a.attr<int64_t>("index_base");
   parallel_for(lines.outer * inner, 2048 / std::max<int64_t>(n, 1) + 1, [&](int64_t begin, int64_t end) {
-    std::vector<Item> items, spare;
+    LineSorter<Item> sorter(n, keep);
     LineBuffer<T> buffer(lines);
     Poller poll;
     for (int64_t line = begin; line < end; ++line) {
       const T* from = buffer.read(x.as<T>(), line);
-      order_line(from, n, descending, keep, items, spare);
+      const Item* items = sorter.sort(from, descending);
       int64_t to = line / inner * keep * inner + line % inner;
       for (int64_t k = 0; k < keep; ++k, to += inner) {
         poll();
-        const int64_t position = items[size_t(k)].position();
+        const int64_t position = items[k].position();
         if (values) values[to] = from[position];
         indices[to] = position + base;
       }
@@ -167,10 +183,10 @@ std::vector<int64_t> order_slices(const T* x, const Lines& lines) {
 
 template <class T>
 std::vector<int64_t> order_elements(const T* x, int64_t n) {
-  std::vector<Wide> items, spare;
-  order_line(x, n, false, n, items, spare);
+  LineSorter<Wide> sorter(n, n);
+  const Wide* items = sorter.sort(x, false);
   std::vector<int64_t> order(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) order[size_t(i)] = items[size_t(i)].at;
+  for (int64_t i = 0; i < n; ++i) order[size_t(i)] = items[i].at;
   return order;
 }
 
