@@ -146,7 +146,7 @@ function DataLoader:iter()
   local whole = not batchify and dataset.get_batch
   -- A first value of nil would end the loop of the script as if there were no more batches.
   local function batch(...)
-    if (...) == nil then
+    if (select(1, ...)) == nil then
       core.fail("DataLoader", "%s returned nothing for a batch (expected its values; end it with return …)",
                 whole and "get_batch of the dataset" or "batchify")
     end

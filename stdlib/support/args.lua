@@ -178,7 +178,7 @@ end
 --- args.returned(op, f, i, expected, some, …) -> …, what the script's function f returned for item i. Raises if that is
 --- nothing, and with `some` if its first value is nil.
 function args.returned(op, f, i, expected, some, ...)
-  if select("#", ...) == 0 or some and (...) == nil then
+  if select("#", ...) == 0 or some and (select(1, ...)) == nil then
     local place = type(f) == "function" and " at " .. core.introspect.where(f) or ""
     core.fail(op, "the function%s returned nothing at item %d (expected %s; end it with return …)", place, i, expected)
   end
