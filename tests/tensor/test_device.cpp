@@ -384,8 +384,9 @@ TEST_CASE("a process may exit while the device has work left") {
   const std::string script =
       "local x = pg.rand(8, 8):to(\"test_device\") print(pg.fft.rfft(x):sum():item() ~= nil) "
       "local last = pg.fft.rfft(x) os.exit(3)";
-  const std::string command = std::string("MALLOC_PERTURB_=165 PERIGEE_TEST_DEVICE=full ") + PERIGEE_PROGRAM + " -e '" +
-                              script + "' > /dev/null 2>&1";
+  const std::string settings =  // os.exit does not close the state, so its tensors would count as leaks
+      "ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 MALLOC_PERTURB_=165 PERIGEE_TEST_DEVICE=full ";
+  const std::string command = settings + PERIGEE_PROGRAM + " -e '" + script + "' > /dev/null 2>&1";
   const int status = std::system(command.c_str());
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 3);
