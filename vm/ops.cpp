@@ -389,7 +389,7 @@ void set_absent(lua_State* L, const RegistryKey& table, const std::string& name)
 
 // The __index of both tables. An alias is the very function of its op, unless it sets an attribute.
 int make_function(lua_State* L, State& state) {
-  if (lua_type(L, 2) != LUA_TSTRING) return 0;
+  if (!lua_istable(L, 1) || lua_type(L, 2) != LUA_TSTRING) return 0;
   size_t size;
   const char* text = lua_tolstring(L, 2, &size);
   const std::string name(text, size), original = aliased_name(name);

@@ -26,6 +26,7 @@ struct Group {
   bool fusable = false;
   std::vector<int32_t> reductions;  // the members that are reductions, ascending
   int64_t row = 0;                  // number of elements per total of the reductions; 0 without
+  bool shares = true;               // whether all of them may be with others
   bool lone() const { return members.size() == reductions.size(); }  // nothing but reductions
 };
 
@@ -112,12 +113,13 @@ class Grouping {
       own.reductions = {i};
       own.space = graph_.type(node.inputs[0]).shape;
       own.row = reduced_row(node, graph_.type(node.inputs[0]));
+      own.shares = shares_body(node, graph_.type(node.inputs[0]), own.row);
     }
     for (const Operand& operand : node.inputs)
       if (operand.is_node() && of_[size_t(operand.node)] != of_[size_t(i)])
         try_join(of_[size_t(operand.node)], of_[size_t(i)]);
     const Group& now = groups_[size_t(of_[size_t(i)])];
-    if (now.lone() && max_reductions(node.types[0].device) == 1) own.fusable = false;
+    if (now.lone() && !now.shares) own.fusable = false;
   }
 
   // Joins groups over one space that read the same tensor and are close to each other, so that the tensor is read once.
@@ -174,8 +176,7 @@ class Grouping {
   }
 
   bool within_limits(const Group& merged) const {
-    const Device device = graph_.nodes[size_t(merged.members[0])].types[0].device;
-    if (merged.reductions.size() > max_reductions(device)) return false;
+    if (merged.reductions.size() > (merged.shares ? kMaxReductions : 1)) return false;
     const size_t more = numel(merged.space) == 1 ? 8 : 1;
     if (merged.members.size() > kMaxFusedSteps * more || merged.sources.size() > kMaxFusedInputs * more) return false;
     if (merged.members.size() <= kMaxFusedOutputs * more) return true;
@@ -204,6 +205,7 @@ class Grouping {
     merged.fusable = true;
     merged.reductions = joined(x.reductions, y.reductions);
     merged.row = std::max(x.row, y.row);
+    merged.shares = x.shares && y.shares;
     if (!within_limits(merged) || !make_neighbours(a, b)) return;
     for (int32_t member : x.members) of_[size_t(member)] = b;
     groups_[size_t(a)] = {};

@@ -93,6 +93,13 @@ bool fusable_reduction(const Node& node, const Type& reduced) {
   return tile_reduces(*node.op) && reduced_row(node, reduced) >= 0;
 }
 
+bool shares_body(const Node& reduction, const Type& reduced, int64_t row) {
+  constexpr int64_t kLong = 2048;
+  const bool sums =
+      reduction.is<"sum">() || reduction.is<"sum_to">() || reduction.is<"mean">() || reduction.is<"sum_squares">();
+  return sums && reduced.dtype == DType::kFloat32 && row > kLong && host_reads(reduced.device);
+}
+
 std::shared_ptr<const FusedKernel> FusedKernel::compile(const Graph& body, Device device) {
   if (const FusedCompiler compiler = other_compiler.load(std::memory_order_relaxed); compiler && host_reads(device))
     if (auto kernel = compiler(body)) return kernel;

@@ -18,9 +18,12 @@ bool fusable(const Node& node);
 // amin, sum_squares, count_nonzero, any, all and sum_to over trailing dims.
 bool fusable_reduction(const Node& node, const Type& reduced);
 
-// How many reductions a body may have on this device.
+// How many reductions a body may have.
 inline constexpr size_t kMaxReductions = 4;
-inline size_t max_reductions(Device device) { return host_reads(device) ? kMaxReductions : 1; }
+
+// Whether a fusable_reduction may share a body with others, given the type of its operand and the number of elements
+// per total: on the CPU, long sums of float32, which cost no pass over the elements.
+bool shares_body(const Node& reduction, const Type& reduced, int64_t row);
 
 // Larger bodies do not pay, because registers and streams no longer fit in the first-level cache. A body whose tensors
 // all have one element costs a nanosecond per step and a few per output: it may have 8 times as many of each.
@@ -30,7 +33,7 @@ inline constexpr int kMaxFusedSteps = 256;  // nodes that are neither inputs nor
 
 // An immutable kernel. Several threads may call `run` at once.
 //
-// Requirements on a body, besides verify(body): every kOp node is fusable, or is one of max_reductions nodes that are
+// Requirements on a body, besides verify(body): every kOp node is fusable, or is one of kMaxReductions nodes that are
 // fusable_reductions over rows of one length and that no node reads. kInput nodes have any shape. There may be
 // kConstant nodes and immediates. Every output has the shape of the index space (the joint shape of all nodes without
 // the reductions), one element, or the shape of a reduction. An intermediate node may have any shape that broadcasts to

@@ -21,7 +21,7 @@ local function check(op, ds)
 end
 
 function Dataset:__call()
-  core.fail(self.name, "a dataset is no iterator; write for i = 1, ds:len() do … ds:get(i) … end, or make a DataLoader")
+  core.fail(tostring(self.name), "a dataset is no iterator; write for i = 1, ds:len() do … ds:get(i) … end, or make a DataLoader")
 end
 
 local function check_position(ds, i)

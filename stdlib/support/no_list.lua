@@ -29,7 +29,7 @@ end
 function no_list.define(class, text)
   local newproxy = core.newproxy
   if not newproxy then return end
-  local function refuse_length(handle) core.fail(handle.name, text) end
+  local function refuse_length(handle) core.fail(tostring(handle.name), text) end
   class._wrap = function(object) return wrap(object, newproxy, refuse_length) end
 end
 

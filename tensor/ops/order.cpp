@@ -164,7 +164,7 @@ Var interpolated(const Rule& c, const Line& line, double place) {
   };
   const double low = std::floor(place);
   const Var out = low == place ? pick(low) : between(pick(low), pick(low + 1), how == "midpoint" ? 0.5 : place - low);
-  return call<"where">(call<"gt">(count_nans(line), 0.0), std::numeric_limits<double>::quiet_NaN(), out);
+  return call<"where">(call<"gt">(count_nans(line), 0.0), pick(double(line.size() - 1)), out);  // NaN is the last
 }
 
 // The places q (size - 1) in float64, of all elements or of those that are not NaN. A line with NaN has its last place,
@@ -172,7 +172,8 @@ Var interpolated(const Rule& c, const Line& line, double place) {
 template <bool skip_nan>
 std::vector<Var> decompose_quantile(Rule& c) {
   Line line(c);
-  if (c.input(1).is_number() && !skip_nan)
+  constexpr int64_t kShort = 32;  // such a line is sorted as fast
+  if (c.input(1).is_number() && !skip_nan && line.size() > kShort)
     return {finished(c, interpolated(c, line, c.input(1).number() * double(line.size() - 1)))};
   const Var q = c.input(1).is_number() ? c.in(1) : as_dtype(c.in(1), DType::kFloat64);
   const Var x = call<"moveaxis">(line.x, {{"source", Ints{line.user()}}, {"destination", Ints{-1}}});

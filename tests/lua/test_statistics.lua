@@ -237,3 +237,17 @@ t.test("logcumsumexp", function()
   t.close(z.grad:narrow(1, 2, 3), pg.tensor({1, 2, 0}))
   t.error_contains(function() int({1}):logcumsumexp(1) end, "logcumsumexp: bad argument 'x'")
 end)
+
+t.test("the gradient of a quantile at a number reaches the last NaN of a line", function()
+  for _, n in ipairs{5, 50} do
+    local x = pg.range(1, n):to("float32")
+    x[2] = 0 / 0
+    local expected = pg.zeros(n)
+    expected[2] = 1
+    for _, q in ipairs{0, 0.4, 1} do
+      local y = x:clone():attach_grad()
+      pg.record(function() return y:quantile(q) end):backward()
+      t.equal(y.grad, expected)
+    end
+  end
+end)

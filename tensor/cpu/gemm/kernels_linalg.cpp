@@ -103,11 +103,23 @@ struct Product {
 template <class T>
 void multiply_integers(int64_t count, cpu::BatchStrides s, const Product& p, const T* a, const T* b, T* c) {
   const int64_t a_row = p.a.transposed ? 1 : p.a.ld, a_step = p.a.transposed ? p.a.ld : 1;
-  const bool copies = p.b.transposed || p.b.ld != p.n;
+  const int64_t b_row = p.b.transposed ? 1 : p.b.ld, b_step = p.b.transposed ? p.b.ld : 1;
   Poller poll;
+  constexpr int64_t kFewColumns = 4, kSmall = 512;  // where vectors of columns gain nothing
+  if (p.n < kFewColumns || p.m * p.n * p.k < kSmall) {
+    for (int64_t q = 0; q < count; ++q, a += s.a, b += s.b, c += s.c)
+      for (int64_t i = 0; i < p.m; ++i)
+        for (int64_t j = 0; j < p.n; ++j, poll(p.k)) {
+          uint64_t sum = 0;
+          for (int64_t l = 0; l < p.k; ++l)
+            sum += uint64_t(a[i * a_row + l * a_step]) * uint64_t(b[l * b_row + j * b_step]);
+          c[i * p.n + j] = static_cast<T>(sum);
+        }
+    return;
+  }
+  const bool copies = p.b.transposed || p.b.ld != p.n;
   std::vector<T> copy(copies ? size_t(p.k * p.n) : 0);
   for (int64_t q = 0; q < count; ++q, a += s.a, b += s.b, c += s.c) {
-    const int64_t b_row = p.b.transposed ? 1 : p.b.ld, b_step = p.b.transposed ? p.b.ld : 1;
     for (int64_t l = 0, to = 0; copies && l < p.k; ++l, poll(p.n))
       for (int64_t j = 0; j < p.n; ++j) copy[size_t(to++)] = b[l * b_row + j * b_step];
     const T* right = copies ? copy.data() : b;

@@ -19,7 +19,15 @@ template <class Item, class T>
 Item item_at(const T* values, int64_t n, int64_t place, std::vector<Item>& items) {
   using Key = decltype(key_of(T()));
   constexpr int kBits = 10, kShift = int(sizeof(Key)) * 8 - kBits;
+  constexpr int64_t kShort = 256;  // where counting would cost more
+  const std::less<Item> less;
   Poller poll;
+  if (n < kShort) {
+    items.resize(size_t(n));
+    for (int64_t i = 0; i < n; ++i) items[size_t(i)] = Item(key_of(values[i]), i);
+    std::nth_element(items.begin(), items.begin() + place, items.end());
+    return items[size_t(place)];
+  }
   int64_t counts[1 << kBits] = {};
   for (int64_t i = 0; i < n; ++i, poll()) ++counts[key_of(values[i]) >> kShift];
   size_t upper = 0;
@@ -31,7 +39,6 @@ Item item_at(const T* values, int64_t n, int64_t place, std::vector<Item>& items
     items[found] = Item(key, i);
     found += key >> kShift == upper;
   }
-  const std::less<Item> less;
   std::nth_element(items.begin(), items.begin() + place, items.end() - 1, PolledOrder(less, poll));
   return items[size_t(place)];
 }

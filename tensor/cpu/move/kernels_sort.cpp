@@ -103,7 +103,9 @@ class LineSorter {
       items[i] = Item(descending ? decltype(key)(~key) : key, i);
     }
     if (n_ >= 128) return sort_by_digits(items, items + n_, n_);
-    std::sort(items, items + n_);  // counting digits would cost more
+    // Counting digits would cost more.
+    if (keep_ < n_) std::nth_element(items, items + keep_, items + n_);
+    std::sort(items, items + keep_);
     return items;
   }
 
