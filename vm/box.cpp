@@ -259,7 +259,7 @@ void push_extra(lua_State* L, Box& box, int i) {
   lua_getfenv(L, i);
 }
 
-// The text for a userdata that stands for an object: see stdlib/support/no_list.lua.
+// The text for a userdata that wraps an object: see stdlib/support/no_list.lua.
 std::string describe_userdata(lua_State* L, int i) {
   const int top = lua_gettop(L);
   std::string text = "table";
