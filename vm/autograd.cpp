@@ -181,13 +181,15 @@ int get_requires_grad(lua_State* L, State& state) {
   return 1;
 }
 
-// grad_state(x) → "write", "add", "null" or nil, and whether backward has written the gradient since mark_stale.
+// grad_state(x) → "write", "add", "null" or nil, whether backward has written the gradient since mark_stale, and
+// whether something besides x holds its place on the tape, so that a later backward may write it.
 int grad_state(lua_State* L, State& state) {
   TapeNode* leaf = leaf_of(touched(L, state, 1, "grad_state"));
   if (!leaf) return lua_pushnil(L), 1;
   lua_pushstring(L, kRequestNames[int(leaf->req)]);
   lua_pushboolean(L, state.trace ? state.trace->fresh(*leaf) : leaf->fresh);
-  return 2;
+  lua_pushboolean(L, !leaf->unique());
+  return 3;
 }
 
 template <bool kFresh>

@@ -158,7 +158,7 @@ Box& push_box(lua_State* L, State& state, Value value) {
   if (lua_topointer(L, -1) != state.tensor_metatable) lua_pop(L, 1), kTensorMetatable.push_table(L);
   lua_setmetatable(L, -2);  // from here on its finalizer runs, also after an error
   enter_scope(L, state, -1, state.scopes.size());
-  if (const TapeNode* node = box->value.node(); node && node->hosted) state.track(L, *box);
+  if (const TapeNode* node = box->value.node(); node && (node->hosted || is_leaf(node))) state.track(L, *box);
   return *box;
 }
 

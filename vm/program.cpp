@@ -133,6 +133,12 @@ void write_back(const Call& call, std::span<Box* const> boxes, Values& out) {
     set_value(box, std::move(result));
   }
   for (const auto& f : call.fresh) leaf_of(*boxes[size_t(f.box)])->fresh = f.after;
+  for (const auto& made : call.made_leaves) {
+    TapeNode* leaf = out[size_t(made.output)].node();
+    if (!leaf || !leaf->leaf) continue;  // written to later: see returned_leaves
+    if (made.gradient >= 0) leaf->grad->value = out[size_t(made.gradient)].detached();
+    leaf->fresh = made.fresh;
+  }
 }
 
 // Sets the coroutine in which x:tap calls its function, during a run.

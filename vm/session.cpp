@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "graph/passes/rewrite.h"
 #include "tensor/buffer.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
@@ -171,8 +172,18 @@ int32_t TraceSession::output(lua_State* L, int i) {
   if (!box || !box->get().is_array()) throw Error("trace: not a tensor with a value");
   const auto found = box->cell ? cells_.find(box->cell.get()) : cells_.end();
   if (found == cells_.end()) {
-    records |= !recording_ && owns(box->get()) && box->get().has_node();
-    graph.outputs.push_back(operand_of(box->get()));
+    const Value& value = box->get();
+    const bool leaf = is_leaf(value.node()) && owns(value) && owns(value.node()->grad->value);
+    records |= !recording_ && owns(value) && value.has_node() && !leaf;
+    graph.outputs.push_back(operand_of(value));
+    if (leaf) {
+      const auto output = int32_t(graph.outputs.size()) - 1;
+      const Operand gradient = operand_of(value.node()->grad->value);
+      const bool zeros = filled_with(graph.node(gradient)) == 0;
+      if (!zeros) graph.outputs.push_back(gradient);
+      made_leaves.push_back({output, zeros ? -1 : output + 1, value.node()->fresh});
+      return output;
+    }
   } else {  // a gradient, whose value has been restored already
     const Captured& c = captured[size_t(found->second)];
     graph.outputs.push_back(c.output >= 0 ? graph.outputs[size_t(c.output)] : operand_of(c.symbol));

@@ -190,6 +190,7 @@ std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> resu
     }
   for (const auto& f : session.freshness)
     call->fresh.push_back({box_place(session, f.owner), int8_t(f.read ? f.before : -1), f.after, f.leaf->req});
+  call->made_leaves = session.made_leaves;
   call->results = std::move(results);
   call->recording = session.guards_recording;
   call->training = session.guards_training;
@@ -340,7 +341,13 @@ int run_untraced(lua_State* L, State& state) {
   return lua_error(L);
 }
 
-int is_tracing(lua_State* L, State& state) { return lua_pushboolean(L, state.trace != nullptr), 1; }
+// tracing() → whether a function is traced, and whether the trace is in the body of a branch, loop or backward
+// function.
+int is_tracing(lua_State* L, State& state) {
+  lua_pushboolean(L, state.trace != nullptr);
+  lua_pushboolean(L, state.trace && state.trace->body);
+  return 2;
+}
 
 }  // namespace
 

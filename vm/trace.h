@@ -39,6 +39,13 @@ class TraceSession final : public GraphBuilder {
     bool read = false, after = false;
   };
 
+  // An output of the graph that is a leaf made inside of the trace.
+  struct MadeLeaf {
+    int32_t output;
+    int32_t gradient;  // index of the graph output with its `.grad`; -1 for zeros
+    bool fresh;
+  };
+
   // Called before the binding uses the value of a box or rebinds it.
   void touch(lua_State* L, Box& box, int i);  // i: the stack index of the box
   bool owns_leaf(TapeNode* leaf) const { return owner_of(leaf) >= 0; }
@@ -77,6 +84,7 @@ class TraceSession final : public GraphBuilder {
   BodyBuilder* body = nullptr;     // innermost, if it is the builder of a body
   std::deque<Captured> captured;   // tensors and gradients, in order of first use
   std::vector<Freshness> freshness;
+  std::vector<MadeLeaf> made_leaves;
   std::optional<bool> guards_recording, guards_training;
   bool records = false;  // a result was recorded inside, although the call was not recorded
   std::string failed;    // the first error that fails the trace even if the script catches it
@@ -169,6 +177,7 @@ struct ProgramCall {
   std::vector<WriteBack> writes;
   std::vector<int32_t> replaced;  // by output: the write that replaces a gradient by it without reading it, or -1
   std::vector<Fresh> fresh;
+  std::vector<TraceSession::MadeLeaf> made_leaves;
   std::vector<int32_t> results;  // outputs of the graph that become new tensors
   std::optional<bool> recording, training;
   bool of_model = false;  // whether the lines of its graph are those of a script that made a model: see error_of_caller

@@ -21,9 +21,18 @@ bool any_flow(std::span<const Value> inputs) {
   return std::any_of(inputs.begin(), inputs.end(), [](const Value& v) { return flow_of(v) != Flow::kNone; });
 }
 
-// Returns the trace (inputs, cotangents) → gradients. Values that the script detached stay detached in these gradients.
-Graph gradient_trace(const Graph& trace, const Specialized& joint) {
+// Returns the trace (inputs, leaves, cotangents) → gradients. Values that the script detached stay detached in these
+// gradients. leaves: those that the trace returns.
+Graph gradient_trace(const Graph& trace, std::span<const int32_t> leaves, const Specialized& joint) {
   Graph graph = without_effects(trace);  // effects, such as printing, happened in the first run
+  for (int32_t leaf : leaves) {
+    Node input;
+    input.kind = NodeKind::kInput;
+    input.types = trace.nodes[size_t(leaf)].types;
+    graph.nodes[size_t(leaf)] = std::move(input);
+    graph.inputs.push_back(leaf);
+  }
+  const std::vector<int32_t> sources = graph.inputs;
   Node gradient;
   gradient.kind = NodeKind::kGradient;
   gradient.heads = int32_t(joint.heads.size());
@@ -40,7 +49,7 @@ Graph gradient_trace(const Graph& trace, const Specialized& joint) {
   }
   graph.outputs.clear();
   for (int32_t input : joint.wanted) {
-    const Operand of = Operand::of(size_t(trace.inputs[size_t(input)]));
+    const Operand of = Operand::of(size_t(sources[size_t(input)]));
     gradient.inputs.push_back(of);
     graph.outputs.push_back({int32_t(graph.nodes.size()), int32_t(gradient.types.size()), 0});
     gradient.types.push_back(trace.type(of));
@@ -78,7 +87,8 @@ struct Program::Entry {
   bool exact_flows = false;
   Program::Options options;
   std::shared_ptr<const Graph> trace;
-  Specialized joint;  // its graph only if the run is recorded
+  std::vector<int32_t> leaves;  // as Program::leaves_
+  Specialized joint;            // its graph only if the run is recorded
   std::shared_ptr<const Plan> forward, backward;
   std::vector<int32_t> kept;
   std::shared_ptr<KeptShelf> shelf;
@@ -117,7 +127,7 @@ struct Program::Entry {
       Options gradient = options;
       gradient.name += " gradient";
       gradient.lendable.clear(), gradient.replacements.clear(), gradient.lasting.clear();
-      differentiable = Ref<Program>(new Program(gradient_trace(*trace, joint), {}, gradient));
+      differentiable = Ref<Program>(new Program(gradient_trace(*trace, leaves, joint), {}, gradient));
     }
     return *differentiable;
   }
@@ -130,11 +140,11 @@ struct Program::Entry {
       all.recording = true;
       for (size_t i = 0; i < all.types.size(); ++i)
         all.flows[i] = is_float(all.types[i].dtype) ? Flow::kWrite : Flow::kNone;
-      whole = specialize(*trace, all);
+      whole = specialize(*trace, all, leaves);
       Options gradient = options;
       gradient.name += " gradient";
       gradient.lendable.clear(), gradient.replacements.clear(), gradient.lasting.clear();
-      whole_gradient = Ref<Program>(new Program(gradient_trace(*trace, whole), {}, gradient));
+      whole_gradient = Ref<Program>(new Program(gradient_trace(*trace, leaves, whole), {}, gradient));
     }
     return *whole_gradient;
   }
@@ -161,6 +171,7 @@ Program::Program(Graph trace, std::vector<Ref<Generator>> generators, Options op
       generators_(std::move(generators)),
       options_(std::move(options)),
       shelf_(std::make_shared<KeptShelf>()),
+      leaves_(returned_leaves(*trace_)),
       reads_flows_(reads_flows(*trace_)) {}
 
 size_t Program::specializations() const {
@@ -183,20 +194,25 @@ Graph Program::optimized() const {
   return entries_.empty() ? *trace_ : entries_[0]->program;
 }
 
+bool Program::records(const Context& ctx, std::span<const Value> inputs) const {
+  return ctx.recording && (!leaves_.empty() || any_flow(inputs));
+}
+
 std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Value> inputs) {
   auto entry = std::make_shared<Entry>();
   entry->options = options_;
   entry->trace = trace_;
+  entry->leaves = leaves_;
   entry->shelf = shelf_;
   Signature& signature = entry->signature;
   signature.training = ctx.training;
-  signature.recording = ctx.recording && any_flow(inputs);
+  signature.recording = records(ctx, inputs);
   entry->exact_flows = signature.recording || reads_flows_;
   for (const Value& v : inputs) {
     signature.types.push_back(v.type());
     signature.flows.push_back(entry->exact_flows ? flow_of(v) : Flow::kNone);
   }
-  entry->joint = specialize(*trace_, signature);
+  entry->joint = specialize(*trace_, signature, leaves_);
   if (!signature.recording) mark_lasting(entry->joint.graph, options_);
   if (entry->joint.heads.empty()) {
     entry->program = optimize(entry->joint.graph);
@@ -223,7 +239,7 @@ bool Program::too_many() const {
 }
 
 std::shared_ptr<Program::Entry> Program::find(Context& ctx, std::span<const Value> inputs) {
-  const bool recording = ctx.recording && any_flow(inputs);
+  const bool recording = records(ctx, inputs);
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < entries_.size(); ++i) {
     if (!entries_[i]->fits(inputs, recording, ctx.training)) continue;
@@ -273,7 +289,7 @@ Values Program::run(Context& ctx, std::span<Value> inputs, const Spare* spare) {
 
 const std::vector<std::vector<int32_t>>& Program::histories() const {
   std::call_once(histories_made_, [&] {
-    for (const Operand& output : trace_->outputs) histories_.push_back(inputs_behind(*trace_, output));
+    for (const Operand& output : trace_->outputs) histories_.push_back(inputs_behind(*trace_, output, leaves_));
   });
   return histories_;
 }
@@ -297,7 +313,7 @@ Program::Recorded Program::outputs_to_record(Context& ctx, const Entry& entry, s
   Recorded out;
   const bool frozen = ctx.recording && std::any_of(inputs.begin(), inputs.end(), is_frozen);
   if (entry.joint.heads.empty() && !frozen) return out;
-  out.linked.resize(inputs.size());
+  out.linked.resize(inputs.size() + leaves_.size());
   std::vector<char> is_head(trace_->outputs.size());
   for (int32_t head : entry.joint.heads) {
     is_head[size_t(head)] = true;
@@ -305,11 +321,27 @@ Program::Recorded Program::outputs_to_record(Context& ctx, const Entry& entry, s
   }
   for (size_t k = 0; frozen && k < is_head.size(); ++k) {
     const std::vector<int32_t>& behind = histories()[k];
-    if (!is_head[k] &&
-        std::any_of(behind.begin(), behind.end(), [&](int32_t i) { return is_frozen(inputs[size_t(i)]); }))
+    if (!is_head[k] && std::any_of(behind.begin(), behind.end(), [&](int32_t i) {
+          return size_t(i) < inputs.size() && is_frozen(inputs[size_t(i)]);
+        }))
       out.add(int32_t(k), behind);
   }
   return out;
+}
+
+// Makes the outputs that are leaves of the trace leaves of the tape. Returns them, in the order of leaves_.
+Values Program::link_leaves(Values& out) const {
+  Values found;
+  for (int32_t leaf : leaves_) {
+    Ref<TapeNode> node;
+    for (size_t k = 0; k < trace_->outputs.size(); ++k) {
+      if (trace_->outputs[k].node != leaf) continue;
+      if (!node) node = make_leaf(out[k].type(), trace_->nodes[size_t(leaf)].req);
+      out[k].link(node.get(), 0);
+      if (found.empty() || found.back().node() != node.get()) found.push_back(out[k]);
+    }
+  }
+  return found;
 }
 
 // What the backward of a run needs.
@@ -323,12 +355,17 @@ struct Program::Run {
 Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states, const Spare* spare) {
   const std::shared_ptr<Entry> entry = find(ctx, inputs);
   const Recorded recorded = outputs_to_record(ctx, *entry, inputs);
-  if (recorded.heads.empty()) return pg::run(*entry->forward, ctx, inputs, states, spare);
+  if (recorded.heads.empty()) {
+    Values out = pg::run(*entry->forward, ctx, inputs, states, spare);
+    link_leaves(out);
+    return out;
+  }
   std::vector<Value> kept(inputs.begin(), inputs.end());
-  Values linked(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (recorded.linked[i]) linked[i] = inputs[i];
   Values out = pg::run(*entry->forward, ctx, inputs, states), heads;
+  for (Value& leaf : link_leaves(out)) kept.push_back(std::move(leaf));
+  Values linked(kept.size());
+  for (size_t i = 0; i < kept.size(); ++i)
+    if (recorded.linked[i]) linked[i] = kept[i];
   const size_t outputs = trace_->outputs.size();
   Run run{entry, recorded.heads, {}, {states.begin(), states.end()}};
   for (size_t i = outputs; i < out.size(); ++i) run.residuals.push_back(std::move(out[i]));
@@ -359,8 +396,9 @@ void Program::run_into(Context& ctx, std::span<Value> inputs, std::span<const Ra
 Values Program::backward(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents) {
   Entry& entry = *run.entry;
   const Specialized& joint = entry.joint;
-  const std::vector<Value>& inputs = node.held;
-  for (size_t i = 0; i < node.inputs.size(); ++i)
+  const std::vector<Value>& inputs = node.held;  // followed by the leaves that the run has made
+  const size_t first = entry.signature.types.size();
+  for (size_t i = 0; i < first; ++i)
     if (node.inputs[i].node() && node.inputs[i].node()->needed && entry.signature.flows[i] == Flow::kNone)
       return all_gradients(ctx, run, node, cotangents);
   if (joint.wanted.empty()) return Values(inputs.size());
@@ -372,7 +410,7 @@ Values Program::backward(Context& ctx, const Run& run, const TapeNode& node, std
     for (const Value& v : run.residuals) arguments.push_back(v);
   }
   for (size_t k = 0; k < joint.heads.size(); ++k) {
-    const Type& type = joint.graph.nodes[size_t(joint.graph.inputs[inputs.size() + k])].types[0];
+    const Type& type = joint.graph.nodes[size_t(joint.graph.inputs[first + k])].types[0];
     arguments.push_back(k < cotangents.size() && cotangents[k].defined() ? cotangents[k] : make_filled(type, 0));
   }
   if (ctx.recording) {
@@ -414,7 +452,7 @@ Values Program::all_gradients(Context& ctx, const Run& run, const TapeNode& node
   for (size_t k = 0; k < whole.heads.size(); ++k) {
     const auto at = std::find(run.heads.begin(), run.heads.end(), whole.heads[k]) - run.heads.begin();
     const bool given = size_t(at) < cotangents.size() && cotangents[size_t(at)].defined();
-    const Type& type = whole.graph.nodes[size_t(whole.graph.inputs[node.held.size() + k])].types[0];
+    const Type& type = whole.graph.nodes[size_t(whole.graph.inputs[entry.signature.types.size() + k])].types[0];
     arguments.push_back(given ? cotangents[size_t(at)] : make_filled(type, 0));
   }
   const ScopedFlag recording(ctx.recording, true), training(ctx.training, entry.signature.training);

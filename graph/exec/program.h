@@ -55,13 +55,15 @@ class Program : public RefCounted<Program> {
   std::shared_ptr<Entry> find(Context& ctx, std::span<const Value> inputs);
   std::shared_ptr<Entry> make(Context& ctx, std::span<const Value> inputs);
   bool too_many() const;
+  bool records(const Context& ctx, std::span<const Value> inputs) const;
   struct Run;
   static Values backward(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents);
   static Values all_gradients(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents);
 
-  // By output of the trace: the inputs that its history goes back to.
+  // By output of the trace: the inputs and returned leaves that its history goes back to.
   const std::vector<std::vector<int32_t>>& histories() const;
   struct Recorded;
+  Values link_leaves(Values& out) const;
   Recorded outputs_to_record(Context& ctx, const Entry& entry, std::span<const Value> inputs) const;
 
   std::shared_ptr<const Graph> trace_;
@@ -70,7 +72,8 @@ class Program : public RefCounted<Program> {
   std::vector<Ref<Generator>> generators_;
   Options options_;
   std::shared_ptr<KeptShelf> shelf_;
-  bool reads_flows_ = false;  // whether the trace depends on which inputs gradients flow to
+  std::vector<int32_t> leaves_;  // that the trace returns: see returned_leaves
+  bool reads_flows_ = false;     // whether the trace depends on which inputs gradients flow to
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Entry>> entries_;  // most recently used first
   std::minstd_rand dropped_;

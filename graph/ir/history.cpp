@@ -1,5 +1,6 @@
 #include "graph/ir/history.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -10,7 +11,7 @@ class History {
  public:
   explicit History(const Graph& graph) : graph_(graph), seen_(graph.nodes.size()) {}
 
-  std::vector<int32_t> inputs_of(const Operand& output) {
+  std::vector<int32_t> inputs_of(const Operand& output, std::span<const int32_t> leaves) {
     meet(output);
     while (!open_.empty()) {
       const Operand at = open_.back();
@@ -20,6 +21,8 @@ class History {
     std::vector<int32_t> out;
     for (size_t k = 0; k < graph_.inputs.size(); ++k)
       if (seen_[size_t(graph_.inputs[k])]) out.push_back(int32_t(k));
+    for (size_t k = 0; k < leaves.size(); ++k)
+      if (seen_[size_t(leaves[k])]) out.push_back(int32_t(graph_.inputs.size() + k));
     return out;
   }
 
@@ -108,8 +111,19 @@ std::vector<int32_t> behind_loop(const Control& control, int32_t output) {
 
 }  // namespace
 
-std::vector<int32_t> inputs_behind(const Graph& trace, const Operand& output) {
-  return History(trace).inputs_of(output);
+std::vector<int32_t> returned_leaves(const Graph& trace) {
+  std::vector<int32_t> out;
+  for (const Operand& output : trace.outputs) {
+    const Node& node = trace.node(output);
+    if (node.kind == NodeKind::kLeaf && !node.create_graph &&
+        std::find(out.begin(), out.end(), output.node) == out.end())
+      out.push_back(output.node);
+  }
+  return out;
+}
+
+std::vector<int32_t> inputs_behind(const Graph& trace, const Operand& output, std::span<const int32_t> leaves) {
+  return History(trace).inputs_of(output, leaves);
 }
 
 std::vector<int32_t> operands_behind(const Control& control, int32_t output) {

@@ -145,10 +145,18 @@ TraceInterpreter::Backward Specializer::backward_of(const std::shared_ptr<const 
   return [this, body](Context&, std::span<const Value> arguments) { return interpret(*body, arguments); };
 }
 
+size_t Specializer::output_of(int32_t node) const {
+  const auto at = std::find_if(trace_.outputs.begin(), trace_.outputs.end(),
+                               [&](const Operand& output) { return output.node == node; });
+  return size_t(at - trace_.outputs.begin());
+}
+
 void Specializer::differentiate(const Values& inputs, const Values& outputs, Specialized& out) {
-  Values heads, cotangents, wanted;
+  Values heads, cotangents, wanted, sources = inputs;
   const size_t nodes = builder_.graph.nodes.size();
+  for (int32_t leaf : heads_.leaves) sources.push_back(outputs[output_of(leaf)]);
   for (size_t k = 0; k < outputs.size(); ++k) {
+    if (std::count(heads_.leaves.begin(), heads_.leaves.end(), trace_.outputs[k].node)) continue;
     if (!flows[k] || (!heads_.chosen.empty() && !heads_.chosen[k])) continue;
     out.heads.push_back(int32_t(k));
     heads.push_back(outputs[k]);
@@ -156,22 +164,22 @@ void Specializer::differentiate(const Values& inputs, const Values& outputs, Spe
   }
   if (heads.empty()) return;
   const std::unordered_set<const TapeNode*> history = history_of(heads);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].has_node()) continue;
-    wanted.push_back(inputs[i]);
-    if (history.count(inputs[i].node())) out.reached.push_back(int32_t(i));
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (!sources[i].has_node()) continue;
+    wanted.push_back(sources[i]);
+    if (history.count(sources[i].node())) out.reached.push_back(int32_t(i));
   }
   builder_.current_line = -1;
   Values grads = gradients(ctx_, heads, cotangents, wanted, {true, false, 0});
   size_t next = 0;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].has_node()) continue;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (!sources[i].has_node()) continue;
     Value& grad = grads[next++];
     if (!grad.defined()) continue;
     out.wanted.push_back(int32_t(i));
     builder_.graph.outputs.push_back(builder_.operand_of(grad));
   }
-  if (out.reached.empty()) {  // the history of the heads reaches no input
+  if (out.reached.empty()) {  // the history of the heads reaches none of them
     builder_.graph.nodes.resize(nodes);
     std::erase_if(extensions_, [&](const Extension& e) { return size_t(e.by) >= nodes; });
     builder_.graph.inputs.resize(inputs.size());
@@ -199,6 +207,10 @@ void check_outputs(const Node& node, size_t outputs, const Graph& of) {
                             node.types.size(), node.op->name, outputs));
 }
 
-Specialized specialize(const Graph& trace, const Signature& signature) { return Specializer(trace, signature).run(); }
+Specialized specialize(const Graph& trace, const Signature& signature, std::span<const int32_t> leaves) {
+  Heads heads;
+  heads.leaves = leaves;
+  return Specializer(trace, signature, std::move(heads)).run();
+}
 
 }  // namespace pg

@@ -12,7 +12,8 @@ namespace pg {
 // The outputs of a trace that the joint program takes cotangents of.
 struct Heads {
   bool differentiate = true;
-  std::vector<char> chosen;  // by output; if empty, all outputs that gradients flow through
+  std::vector<char> chosen;              // by output; if empty, all outputs that gradients flow through
+  std::span<const int32_t> leaves = {};  // as for specialize()
 };
 
 class Specializer : public TraceInterpreter {
@@ -23,6 +24,7 @@ class Specializer : public TraceInterpreter {
 
  private:
   Values add_inputs();
+  size_t output_of(int32_t node) const;  // the first output that is output 0 of this node of the trace
   void differentiate(const Values& inputs, const Values& outputs, Specialized& out);
 
   Values apply_node(const Node& node) override;
