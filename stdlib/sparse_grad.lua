@@ -1,5 +1,6 @@
 -- Gradients of embeddings that hold only the rows of the table that were looked up. A lookup makes a leaf of the rows that
 -- it reads. backward writes the gradient of this leaf, and the Trainer updates the rows. Nothing has the size of the table.
+-- A traced function returns its leaves, so the same holds for backward outside of it.
 local core = ...
 local autograd = core.require("autograd")
 local run_hooks = core.require("hybrid.run_hooks")
@@ -16,41 +17,6 @@ local read_grad, write_grad = core.builtin_getters.grad, core.builtin_setters.gr
 --- sparse.own_grad(p) -> the part of the gradient of p that does not come from lookups: p.grad of other parameters.
 sparse.own_grad = read_grad
 
---- sparse.mark(p) makes p a parameter with sparse gradients. From then on reading p.grad makes its gradient dense.
-function sparse.mark(p)
-  lookups[p] = {}
-  function core.builtin_getters.grad(x)
-    if lookups[x] and read_grad(x) then sparse.gather(x) end
-    return read_grad(x)
-  end
-end
-
---- sparse.is(p) -> whether p is a parameter with sparse gradients.
-function sparse.is(p) return lookups[p] ~= nil end
-
--- In a trace the leaves are symbols, which end with it.
-local function parts_of(p)
-  if not run_hooks.tracing() then return lookups[p] end
-  local notes = run_hooks.notes(lookups[p])
-  if not notes.parts then
-    notes.parts = {}
-    run_hooks.at_end(function()
-      if not sparse.is_fresh(p) then return end
-      sparse.gather(p)  -- no step took the gradient
-      core.mark_fresh(p)
-    end)
-  end
-  return notes.parts
-end
-
-local function is_fresh(part) return (select(2, grad_state(part.leaf))) end
-
--- Whether backward has reached the lookup, before or after the last update.
-local function is_done(part)
-  part.done = part.done or is_fresh(part)
-  return part.done
-end
-
 -- Removes the lookups for which keep(part) is false.
 local function filter(parts, keep)
   local n = 0
@@ -63,21 +29,104 @@ local function filter(parts, keep)
   end
 end
 
--- Whether the rows that are read now can have a gradient of their own: the program that runs also runs backward.
+local function is_fresh(part) return (select(2, grad_state(part.leaf))) end
+
+-- Whether backward has reached the lookup, before or after the last update.
+local function is_done(part)
+  part.done = part.done or is_fresh(part)
+  return part.done
+end
+
+local function is_open(part) return not is_done(part) and (select(3, grad_state(part.leaf))) end
+local function is_alive(part) return is_done(part) or (select(3, grad_state(part.leaf))) end
+
+-- Called before lookups of p are added. A new backward replaces the gradients of earlier ones, unless it adds to them.
+-- Lookups that no backward can reach any more are forgotten.
+local function begin_lookup(p, parts)
+  if p.grad_req ~= "write" then return filter(parts, is_alive) end
+  filter(parts, is_open)
+  parts.dense = nil
+end
+
+-- Adds lookups of a traced function after a run. They have a gradient already if the function ran backward.
+local function receive(p, ...)
+  if p.grad_req == "null" then return end
+  local parts = lookups[p]
+  begin_lookup(p, parts)
+  for i = 1, select("#", ...), 2 do
+    local index, leaf = select(i, ...)
+    parts[#parts + 1] = {index = index, leaf = leaf}
+  end
+end
+
+-- At the end of a trace: passes on the lookups whose gradient no step of the traced function took.
+local function hand_over(p, parts)
+  if parts.dense then core.mark_fresh(p) end
+  local values = {p}
+  for _, part in ipairs(parts) do
+    if is_fresh(part) or not is_done(part) then values[#values + 1], values[#values + 2] = part.index, part.leaf end
+  end
+  if #values > 1 then run_hooks.deliver(receive, values) end
+end
+
+-- Makes the gradient of earlier lookups dense, for a traced function that reads it.
+local function settle(p)
+  if not sparse.is_fresh(p) then return end
+  autograd.pause(function() sparse.gather(p) end)
+  core.mark_fresh(p)
+  lookups[p].dense = nil
+end
+
+local function changed_mode()
+  local inside = core.in_checkpoint
+  return function() if core.in_checkpoint ~= inside then return "whether it runs in pg.checkpoint has changed" end end
+end
+
+-- In a trace the leaves are symbols, which end with it. looks_up: the function makes a lookup before it reads the gradient.
+local function parts_of(p, looks_up)
+  if not run_hooks.tracing() then return lookups[p] end
+  local notes = run_hooks.notes(lookups[p])
+  if not notes.parts then
+    notes.parts = {}
+    local function prepare()
+      if looks_up then begin_lookup(p, lookups[p]) else settle(p) end
+    end
+    core.untraced(prepare)
+    run_hooks.before_run(prepare)
+    run_hooks.before_run(changed_mode())
+    run_hooks.at_end(function() hand_over(p, notes.parts) end)
+  end
+  return notes.parts
+end
+
+--- sparse.mark(p) makes p a parameter with sparse gradients. From then on reading p.grad makes its gradient dense.
+function sparse.mark(p)
+  lookups[p] = {}
+  function core.builtin_getters.grad(x)
+    local parts = lookups[x] and parts_of(x)
+    if parts and read_grad(x) then sparse.gather(x) end
+    return read_grad(x)
+  end
+end
+
+--- sparse.is(p) -> whether p is a parameter with sparse gradients.
+function sparse.is(p) return lookups[p] ~= nil end
+
+-- Whether the rows that are read now can have a gradient of their own. The body of a branch or loop cannot return a leaf,
+-- and a lookup in a trace cannot add to the gradients of an earlier run.
 local function is_tracked(p)
-  local request = p.grad_req
-  if request == "null" or not core.is_recording() or core.in_checkpoint then return false end
-  return not core.tracing() or request == "write" and run_hooks.recording_inside()
+  local tracing, in_body = core.tracing()
+  if core.in_checkpoint or in_body then return false end
+  return not tracing or run_hooks.tracing() and (p.grad_req == "write" or not run_hooks.recording_inside())
 end
 
 --- sparse.lookup(x, p, options) -> the rows of p at the indices x, as ops.embedding.
 function sparse.lookup(x, p, options)
+  if not lookups[p] then sparse.mark(p) end
+  if (p.grad_req or "null") == "null" or not core.is_recording() then return ops.embedding(x, p, options) end
+  local parts = parts_of(p, true)
+  begin_lookup(p, parts)
   if not is_tracked(p) then return ops.embedding(x, p, options) end
-  local parts = parts_of(p)
-  if p.grad_req == "write" then  -- a new backward replaces them
-    filter(parts, function(part) return not is_done(part) end)
-    parts.dense = nil
-  end
   local rows = autograd.pause(function() return ops.embedding(x, p, options) end)
   local index = x:to("int64"):reshape{-1}
   if options.index_base ~= 1 then index = index + (1 - options.index_base) end

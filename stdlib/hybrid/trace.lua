@@ -269,9 +269,10 @@ end
 
 local function pack(...) return {n = select("#", ...), ...} end
 
-local function build_templates(w, t, changes, results, mark)
+local function build_templates(w, t, changes, results, mark, hooks)
   local templates = template.new{log = w, trace = t, mark = mark, is_tensor = trace.backend.is_tensor, serial = trace.backend.serial}
   for _, change in ipairs(changes) do templates:assign(change) end
+  for _, d in ipairs(hooks.deliveries) do templates:delivers(d.f, d.values) end
   templates:returns(results.n - 3, {unpack(results, 4, results.n)})
   templates.problem = w.problem or templates.problem
   return templates
@@ -416,7 +417,7 @@ function trace.run(cache, n, arguments, attempt)
   logs.roll_back(w, changes)
   if not results[1] then core.reraise(results[2]) end
   if not results[2] then core.reraise(results[3]) end
-  local templates = build_templates(w, results[3], changes, results, mark)
+  local templates = build_templates(w, results[3], changes, results, mark, hooks)
   if templates.problem then return nil, templates.problem end
   warn_of_outsiders(cache, w)
   apply_paths(cache, w)

@@ -20,7 +20,7 @@ function template.new(options)
   options.outputs, options.output_of = 0, {}
   options.boxes, options.box_index = {}, {}      -- tensors from before the trace
   options.tables, options.table_of = {}, {}      -- tables made inside the trace
-  options.assignments, options.result_list = {}, {}
+  options.assignments, options.deliveries, options.result_list = {}, {}, {}
   options.argument_of = {}
   return setmetatable(options, Template)
 end
@@ -95,8 +95,14 @@ end
 
 --- templates:returns(n, results) sets what a hit returns.
 function Template:returns(n, results)
-  self.result_count = n
   for i = 1, n do self.result_list[i] = value_of(self, results[i]) end
+end
+
+--- templates:delivers(f, values) adds the call f(values[1], …) that a hit makes.
+function Template:delivers(f, values)
+  local list = {}
+  for i, value in ipairs(values) do list[i] = value_of(self, value) end
+  self.deliveries[#self.deliveries + 1] = {f = f, values = list}
 end
 
 -- The text of a value for the signature. A table that was shown before is shown by its number.
@@ -119,6 +125,10 @@ function Template:signature(step_of)
   for i, a in ipairs(self.assignments) do
     local step = step_of(i)
     parts[i] = step and ("%+.17g"):format(step) or show(a.value, shown)
+  end
+  for _, d in ipairs(self.deliveries) do
+    parts[#parts + 1] = tostring(d.f)
+    for _, v in ipairs(d.values) do parts[#parts + 1] = show(v, shown) end
   end
   parts[#parts + 1] = "|"
   for _, v in ipairs(self.result_list) do parts[#parts + 1] = show(v, shown) end
@@ -175,6 +185,23 @@ local function assignment_items(items, names, a)
   assign_raw(items, p.node, p.key, more, text)
 end
 
+-- Returns refs, text of the expressions of these values, separated by commas.
+local function list_of(names, values)
+  local all, parts = {}, {}
+  for i, v in ipairs(values) do
+    local refs, text = expression(names, v)
+    local joined, _, moved = join(all, "", refs, text)
+    all, parts[i] = joined, moved
+  end
+  return all, table.concat(parts, ", ")
+end
+
+local function delivery_item(names, d)
+  local refs, text = list_of(names, d.values)
+  refs[#refs + 1] = {object = d.f}
+  return {refs = refs, text = "$" .. #refs .. "(" .. text .. ")"}
+end
+
 -- Returns the statements in the order in which they must run. Old tensors are fetched first, since assignments may
 -- replace them.
 local function statements(self, names, declare)
@@ -192,6 +219,7 @@ local function statements(self, names, declare)
     end
   end
   for _, a in ipairs(self.assignments) do assignment_items(items, names, a) end   -- in the order of `order`
+  for _, d in ipairs(self.deliveries) do items[#items + 1] = delivery_item(names, d) end
   return items
 end
 
@@ -237,13 +265,7 @@ function Template:items_large() return statements(self, large_names, "") end
 
 --- templates:results(small) -> refs, text of the list of results, with the names of small or large entries.
 function Template:results(small)
-  local all, parts = {}, {}
-  for i = 1, self.result_count do
-    local refs, text = expression(small and small_names or large_names, self.result_list[i])
-    local joined, _, moved = join(all, "", refs, text)
-    all, parts[i] = joined, moved
-  end
-  return all, table.concat(parts, ", ")
+  return list_of(small and small_names or large_names, self.result_list)
 end
 
 return template

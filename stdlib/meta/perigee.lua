@@ -4298,11 +4298,11 @@ function nn.ELU(alpha) end
 ---nn.Embedding(input_dim, output_dim, {dtype=, weight_initializer=, index_base = 1, sparse_grad = false}): looks up rows of
 ---weight (input_dim, output_dim) by index. With sparse_grad the gradient consists of the rows that occur, and a Trainer
 ---updates these rows and their states only, as MXNet's lazy_update: the time depends on the number of rows and not on
----input_dim. Weight decay and momentum do not change other rows. This holds eagerly and in pg.jit with record, backward and
----step inside. Reading weight.grad makes the gradient dense, so that it can be clipped; the step then updates the rows that
----are not all 0. The gradient is also dense where backward runs outside of a hybridized net, in pg.checkpoint, in a jitted
----function whose caller does the step, and with weights that are used elsewhere too. LAMB, LARS and LBSGD, which need the norm of the whole weight, and optimizers with
----lazy_update = false update all rows. pg.autograd.grad takes no weight with sparse gradients.
+---input_dim. Weight decay and momentum do not change other rows. This holds eagerly, in hybridized nets and in pg.jit.
+---Reading weight.grad makes the gradient dense, so that it can be clipped; the step then updates the rows that are not all
+---0. The gradient is also dense for lookups in pg.checkpoint and in the body of a branch or loop, for weights that are used
+---elsewhere too, and if the step is jitted without the backward. LAMB, LARS and LBSGD, which need the norm of the whole
+---weight, and optimizers with lazy_update = false update all rows. pg.autograd.grad takes no weight with sparse gradients.
 ---@param input_dim any
 ---@param output_dim any
 ---@param options any

@@ -98,8 +98,9 @@ end
 
 -- Whether this step updates the parameter.
 local function is_due(entry, ignore_stale)
+  local rows = sparse_grad.is(entry.tensor) and sparse_grad.is_fresh(entry.tensor)
   local request, fresh = grad_state(entry.tensor)
-  if request ~= "null" and (fresh or sparse_grad.is(entry.tensor) and sparse_grad.is_fresh(entry.tensor)) then return true end
+  if request ~= "null" and (fresh or rows) then return true end
   return not is_idle(entry, ignore_stale)
 end
 

@@ -3,14 +3,26 @@ local t = require "tests.support"
 local pg = require "perigee"
 local optim, nn = pg.optim, pg.nn
 
-local function eager(f) return f end
-local ways = {eager = eager, jit = pg.jit}
 local rows, columns = 6, 3
+local hybridizes = false
 
 local function make(options)
   local o = {sparse_grad = true, weight_initializer = "ones"}
   for key, value in pairs(options or {}) do o[key] = value end
-  return nn.Embedding(rows, columns, o):initialize()
+  local layer = nn.Embedding(rows, columns, o):initialize()
+  if hybridizes then layer:hybridize() end
+  return layer
+end
+
+-- Iterates over the ways to run a step, with a function that prepares it. In "hybrid" make() returns hybridized layers, and
+-- backward and step run outside of them.
+local function each_way()
+  local ways, i = {"eager", "jit", "hybrid"}, 0
+  return function()
+    i = i + 1
+    hybridizes = ways[i] == "hybrid"
+    return ways[i], ways[i] == "jit" and pg.jit or function(f) return f end
+  end
 end
 
 local function ids(list) return pg.tensor(list, {dtype = "int64"}) end
@@ -43,7 +55,7 @@ t.test("rows that occur are updated with their states, other rows are not", func
     rmsprop = {centered = true}, group_adagrad = {}, adadelta = {}, ftrl = {}, signum = {}, dcasgd = {momentum = 0.5},
   } do
     options.learning_rate = 0.1
-    for way, jit in pairs(ways) do
+    for way, jit in each_way() do
       local layer, expected = make(), reference(name, options)
       local trainer = optim.Trainer(layer, name, options)
       local step = jit(function(x, factor)
@@ -67,7 +79,7 @@ end)
 t.test("eager and jitted steps are equal for every optimizer", function()
   for _, name in ipairs{"sgd", "adam", "adamw", "nadam", "adamax", "ftml", "lamb", "lars", "lbsgd"} do
     local found = {}
-    for way, jit in pairs(ways) do
+    for way, jit in each_way() do
       local layer = make()
       local trainer = optim.Trainer(layer, name, {learning_rate = 0.1})
       local step = jit(function(x)
@@ -78,16 +90,16 @@ t.test("eager and jitted steps are equal for every optimizer", function()
       found[way] = layer.weight:detach()
       t.equal(name ~= "lamb" and pg.equal(layer.weight[4], pg.ones(columns)), name ~= "lamb", name)
     end
-    t.close(found.jit, found.eager, {rtol = 1e-5, atol = 1e-6, what = name})
+    for way in pairs(found) do t.close(found[way], found.eager, {rtol = 1e-5, atol = 1e-6, what = name .. " " .. way}) end
   end
 end)
 
 -- Weights after steps of plain SGD, where dense and sparse gradients give the same.
 local function same_as_dense(build, inputs, before)
-  for way, jit in pairs(ways) do
+  for way, jit in each_way() do
     local found = {}
     for i, is_sparse in ipairs{false, true} do
-      local layer = nn.Embedding(rows, columns, {sparse_grad = is_sparse, weight_initializer = "ones"}):initialize()
+      local layer = make{sparse_grad = is_sparse}
       local trainer = optim.Trainer(layer, "sgd", {learning_rate = 0.1})
       local run = build(layer, trainer, jit)
       if before then before(layer) end
@@ -147,7 +159,7 @@ t.test("gradients accumulate, are replaced, and are set to zeros", function()
 end)
 
 t.test("grad_rows reads the rows that have a gradient", function()
-  for way, jit in pairs(ways) do
+  for way, jit in each_way() do
     local layer = make{index_base = 0}
     t.equal({layer:grad_rows()}, {})
     local trainer = optim.Trainer(layer, "sgd", {learning_rate = 1})
@@ -236,7 +248,7 @@ t.test("a wrong index in a jitted step changes nothing", function()
 end)
 
 t.test("half precision, a loss scale and files work with rows", function()
-  for way, jit in pairs(ways) do
+  for way, jit in each_way() do
     local function build(path)
       local layer = make{dtype = "float16"}
       local trainer = optim.Trainer(layer, "adam", {learning_rate = 1e-4, multi_precision = true})
@@ -270,7 +282,7 @@ t.test("lazy_update = false updates all rows, as a dense gradient", function()
   for _, name in ipairs{"sgd", "adam", "adagrad"} do
     local options = {learning_rate = 0.1, wd = 0.1, lazy_update = false}
     if name == "sgd" then options.momentum = 0.9 end
-    for way, jit in pairs(ways) do
+    for way, jit in each_way() do
       local weights = {}
       for i, sparse in ipairs{true, false} do
         local layer = make{sparse_grad = sparse}
@@ -288,7 +300,7 @@ t.test("lazy_update = false updates all rows, as a dense gradient", function()
 end)
 
 t.test("reading the gradient makes it dense, so that clipping works", function()
-  for way, jit in pairs(ways) do
+  for way, jit in each_way() do
     local weights = {}
     for i, sparse in ipairs{true, false} do
       local layer = make{sparse_grad = sparse}
@@ -331,6 +343,118 @@ t.test("pg.checkpoint and pg.autograd.grad", function()
   t.error_contains(function()
     pg.record(function() return pg.autograd.grad({layer(ids{1}):sum()}, {layer.weight}) end)
   end, "grad: bad argument 'variables' (expected tensors with dense gradients, got a weight with sparse ones at [1]")
+end)
+
+t.test("rows whose gradient is exactly 0 decay as the others", function()
+  for way, jit in each_way() do
+    local layer = make()
+    local trainer = optim.Trainer(layer, "sgd", {learning_rate = 1, wd = 0.5})
+    local step = jit(function(x)
+      pg.record(function() return (layer(x) * 0):sum() end):backward()
+      trainer:step(1)
+    end)
+    step(ids{1, 3})
+    t.equal(layer.weight:sum(2):totable(), {1.5, 3, 1.5, 3, 3, 3}, way)
+  end
+end)
+
+t.test("a jitted step takes the gradient of a backward outside of it", function()
+  for _, hybrid in ipairs{false, true} do
+    hybridizes = hybrid
+    local layer = make()
+    hybridizes = false
+    local trainer = optim.Trainer(layer, "sgd", {learning_rate = 1})
+    local function backward(x) pg.record(function() return layer(x):sum() end):backward() end
+    local step = pg.jit(function() trainer:step(1) end)
+    local both = pg.jit(function(x)
+      backward(x)
+      trainer:step(1)
+    end)
+    for _ = 1, 3 do
+      backward(ids{1, 1, 3})
+      step()
+      t.error_contains(step, "stale")
+      backward(ids{5})
+      both(ids{6})  -- its own backward replaces the gradient
+    end
+    t.equal(layer.weight:sum(2):totable(), {-15, 3, -6, 3, 3, -6})
+    local clip = pg.jit(function()
+      pg.utils.clip_global_norm({layer.weight.grad}, math.sqrt(3))
+      trainer:step(1)
+    end)
+    for n = 1, 2 do
+      backward(ids{2, 2, 2})
+      clip()
+      t.close(layer.weight[2], pg.full({columns}, 1 - n), {rtol = 1e-4, atol = 1e-4})
+    end
+  end
+end)
+
+t.test("lookups in the body of a loop have a dense gradient", function()
+  for _, jit in ipairs{function(f) return f end, pg.jit} do
+    local layer = make()
+    local trainer = optim.Trainer(layer, "sgd", {learning_rate = 1})
+    local step = jit(function(xs)
+      pg.record(function() return (pg.foreach(function(x) return layer(x) end, xs)):sum() end):backward()
+      trainer:step(1)
+    end)
+    for _ = 1, 2 do step(ids{{1, 3}, {3, 6}}) end
+    t.equal(layer.weight:sum(2):totable(), {-3, 3, -9, 3, 3, -3})
+  end
+end)
+
+t.test("a hybridized net: modes, frozen weights, another weight, files", function()
+  local layer = make()
+  local net = nn.HybridSequential{layer, nn.Dense(2, {in_units = columns, flatten = false, weight_initializer = "ones"})}
+  net[2]:initialize()
+  net:hybridize()
+  local trainer = optim.Trainer(net, "sgd", {learning_rate = 0.1})
+  local function backward(x) pg.record(function() return net(x):sum() end):backward() end
+  for _ = 1, 2 do
+    t.equal(net(ids{1, 2}).shape, {2, 2})
+    backward(ids{1, 1})
+    t.equal(layer:grad_rows():totable(), {1})
+    pg.record(function() return net(ids{4}) end)  -- without backward
+    t.equal(layer:grad_rows(), nil)
+    backward(ids{2})
+    t.equal(layer:grad_rows():totable(), {2})
+    pg.record(function() return pg.checkpoint(function(x) return net(x):sum() end, ids{3, 3}) end):backward()
+    t.equal(layer:grad_rows():totable(), {3})
+    layer.weight.grad_req = "null"
+    backward(ids{5})
+    layer.weight.grad_req = "write"
+    backward(ids{2})
+    t.equal(layer:grad_rows():totable(), {2})
+    trainer:step(1)
+  end
+  local json, tensors = net:export(t.tmp("rows"))
+  t.close(nn.SymbolBlock.imports(json, nil, tensors)(ids{1, 2}), net(ids{1, 2}))
+  layer.weight = pg.param(pg.zeros(rows, columns))
+  backward(ids{6})
+  t.equal(layer.weight.grad:sum(2):totable()[6], net[2].weight:sum():item() * 1)
+end)
+
+t.test("lookups that no backward can reach are forgotten", function()
+  for _, hybrid in ipairs{false, true} do
+    for _, request in ipairs{"write", "add"} do
+      hybridizes = hybrid
+      local layer = make()
+      hybridizes = false
+      layer.weight.grad_req = request
+      local function evaluate() return pg.record(function() return layer(ids{1, 2}):sum() end) end
+      local function count()
+        for _ = 1, 50 do evaluate() end
+        collectgarbage()
+        evaluate()
+        collectgarbage()
+        return pg.memory().tensors
+      end
+      local before = count()
+      t.check(count() - before < 5, count() - before)
+      evaluate():backward()
+      t.equal(layer.weight.grad:sum(2):totable(), {3, 3, 0, 0, 0, 0})
+    end
+  end
 end)
 
 local conversions = {
