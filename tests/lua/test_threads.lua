@@ -173,3 +173,34 @@ t.test("large outputs with an expanded column start where vectors may be streame
   end
   pg.set_num_threads(before)
 end)
+
+-- Rows of a multiple of 16 elements leave their blocks at multiples of 64 bytes, others do not.
+t.test("large outputs beside reductions", function()
+  local before = pg.get_num_threads()
+  for _, shape in ipairs{{1048576}, {256, 4096}, {257, 4081}, {16640, 64}, {16640, 63}} do
+    local x, y = pg.rand(unpack(shape)), pg.rand(unpack(shape))
+    local function f(a, b)
+      local u, v = a * 2 + b, b * 3 + a
+      return u, v, u:sum(-1), v:square():sum(-1), (u - v):amax(-1), u:gt(v):to("float32"):mean(-1)
+    end
+    local expected = {f(x, y)}
+    for threads = 1, 2 do
+      pg.set_num_threads(threads)
+      local g = pg.jit(f)
+      for _ = 1, 2 do
+        for i, found in ipairs{g(x, y)} do
+          if i <= 2 then t.check(found:equal(expected[i]), {shape, threads, i}) else t.close(found, expected[i], {rtol = 1e-5}) end
+        end
+      end
+      local sum = pg.jit(function(a, b)
+        local u, v = a * 2 + b, b * 3 + a
+        return u, v, u:sum(), v:square():sum()
+      end)
+      local u, v, a, b = sum(x, y)
+      t.check(u:equal(expected[1]) and v:equal(expected[2]))
+      t.close(a, expected[1]:sum(), {rtol = 1e-5})
+      t.close(b, expected[2]:square():sum(), {rtol = 1e-5})
+    end
+  end
+  pg.set_num_threads(before)
+end)

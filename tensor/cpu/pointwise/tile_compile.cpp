@@ -110,10 +110,14 @@ void compile_level(TilePlan& p, int level) {
 }
 
 // Large outputs of floats only.
+bool may_stream(const TilePlan& p) {
+  return p.program.levels[2].pure && std::any_of(p.body.outputs.begin(), p.body.outputs.end(), [](const TileOutput& o) {
+           return !o.single && o.dtype == DType::kFloat32;
+         });
+}
+
 void compile_streaming(TilePlan& p) {
-  const bool floats = std::any_of(p.body.outputs.begin(), p.body.outputs.end(),
-                                  [](const TileOutput& o) { return !o.single && o.dtype == DType::kFloat32; });
-  if (!floats || !p.program.levels[2].pure) return;
+  if (!may_stream(p)) return;
   LevelCompiler compiler(p, 2, p.program.streaming, output_targets(p, 2), true);
   compiler.compile();
 }
@@ -140,15 +144,17 @@ void compile_adding(TilePlan& p, const TileLayout& layout) {
     adds = adding_op(reductions[k]);
     if (adds == ChainOp::kCount) return;
   }
-  LevelCompiler compiler(p, 2, p.program.adding, std::move(targets));
-  compiler.compile();
+  LevelCompiler(p, 2, p.program.adding, targets).compile();
+  if (may_stream(p)) LevelCompiler(p, 2, p.program.streaming_adding, targets, true).compile();
 }
 
 void add_native(TileProgram& program, const TileLayout& layout) {
   if (layout.size >= kNativeSpace) program.adding.native = compile_native(program.adding.steps);
   if (layout.size >= kNativeSpace && !program.adding.native)
     program.levels[2].native = compile_native(program.levels[2].steps);
-  if (layout.size >= kStreamSpace) program.streaming.native = compile_native(program.streaming.steps);
+  if (layout.size < kStreamSpace) return;
+  program.streaming_adding.native = compile_native(program.streaming_adding.steps);
+  if (!program.streaming_adding.native) program.streaming.native = compile_native(program.streaming.steps);
 }
 
 void find_hazards(TilePlan& p) {

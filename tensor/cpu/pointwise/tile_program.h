@@ -73,8 +73,9 @@ struct TileProgram {
   TileCode levels[3];
   // Level 2 with stores past the caches, for large outputs at multiples of 64 bytes; empty if there is no such code.
   TileCode streaming;
-  // Level 2 that adds up the elements of the reductions (ReduceLoops::join_sums); empty if there is no such code.
-  TileCode adding;
+  // Level 2 that adds up the elements of the reductions (ReduceLoops::join_sums), and with such stores too; empty if
+  // there is no such code.
+  TileCode adding, streaming_adding;
 
   // The table: inputs, outputs, the elements of each reduction, then the cells below.
   int32_t cells = 0;

@@ -226,10 +226,12 @@ class TileRun {
   void choose_stores() {
     if (program_.streaming.instructions.empty() || aliased_) return;
     if (layout_.runs && layout_.inner % 16 != 0) return;
+    if (!m_.totals.empty() && m_.body.reductions[0].row % 16 != 0) return;
     for (const Moving& m : moving_)
       if (m.input < 0 && reinterpret_cast<uintptr_t>(m.data) % 64 != 0) return;
     streaming_ = true;
     code_ = &program_.streaming;
+    adding_ = &program_.streaming_adding;
   }
 
   int64_t table_bytes() const { return rounded_up(program_.cells * int64_t(sizeof(char*)), 64); }
@@ -268,7 +270,7 @@ class TileRun {
     // Computes the sums of a block of positions (ReduceLoops::join_sums), which are then in totals().
     void add_up(int64_t begin, int64_t end) {
       for (size_t k = 0; k < r_.sizes_.size(); ++k) std::memset(totals(k), 0, size_t(chain_block()) * sizeof(float));
-      process(r_.program_.adding, begin, end);
+      process(*r_.adding_, begin, end);
     }
 
     // Computes positions [begin, end), at most kTotalsBlock if the body reduces.
@@ -286,7 +288,7 @@ class TileRun {
       const std::span<const Advance> advances = r_.advances_;
       const TileCode& per_run = r_.program_.levels[1];
       const bool gathers = !r_.gathers_.empty();
-      const bool repeatable = !r_.aliased_ && !r_.streaming_ && &code != &r_.program_.adding;
+      const bool repeatable = !r_.aliased_ && !r_.streaming_ && &code != r_.adding_;
       bool fresh = layout.runs && !per_run.instructions.empty();
       int64_t left = layout.runs ? layout.inner - begin % layout.inner : INT64_MAX;  // of the run
       for (int64_t position = begin; position < end;) {
@@ -356,7 +358,7 @@ class TileRun {
       sizes_.push_back(r.storage == DType::kBool ? 1 : size_of(reduce_compute_type(r.storage)));
     const int64_t rows = out_.back().numel(), row = m_.body.reductions[0].row;
     if (layout_.size == 0) return reduce_nothing(rows);
-    choose_fetches();
+    choose_streaming();
     if (reduces_in_chunks(rows, row)) return reduce_in_chunks(rows, row);
     if (is_long_row(row)) return reduce_long_rows(rows, row);
     const int64_t group = std::clamp<int64_t>(kTotalsBlock / row, 1, kRowsBatch), groups = (rows + group - 1) / group;
@@ -372,6 +374,7 @@ class TileRun {
           store(k, first, totals, n);
         }
       }
+      if (streaming_) finish_streams();
     });
   }
 
@@ -405,7 +408,7 @@ class TileRun {
 
   // Joins the elements from `begin` on, block by block.
   void add(Worker& worker, Totals& totals, int64_t begin, int64_t n) const {
-    const bool adding = !program_.adding.instructions.empty() && gathers_.empty();
+    const bool adding = !adding_->instructions.empty() && gathers_.empty();
     const int64_t block = adding ? loops(0).block : kTotalsBlock;
     for (int64_t i = 0; i < n; i += block) {
       const int64_t first = begin + i, count = std::min(block, n - i);
@@ -428,6 +431,7 @@ class TileRun {
         add(worker, totals, i * row, row);
         store(i, totals);
       }
+      if (streaming_) finish_streams();
     });
   }
 
@@ -441,6 +445,7 @@ class TileRun {
         const int64_t first = i % chunks * kReduceChunk;
         add(worker, partial[size_t(i)], i / chunks * row + first, std::min(kReduceChunk, row - first));
       }
+      if (streaming_) finish_streams();
     });
     for (int64_t i = 0; i < rows; ++i) {
       Totals totals = initial();
@@ -464,7 +469,7 @@ class TileRun {
   SmallVector<Gather, 4> gathers_;
   SmallVector<Fetch, 8> fetches_;
   SmallVector<Ref<Buffer>, 1> copies_;
-  const TileCode* code_ = &program_.levels[2];
+  const TileCode *code_ = &program_.levels[2], *adding_ = &program_.adding;
   SmallVector<int64_t, 4> sizes_;  // of an element, by reduction; empty before `reduce`
   bool aliased_ = false, streaming_ = false;
 };
