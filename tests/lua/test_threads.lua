@@ -178,17 +178,17 @@ end)
 t.test("large outputs beside reductions", function()
   local before = pg.get_num_threads()
   for _, shape in ipairs{{1048576}, {256, 4096}, {257, 4081}, {16640, 64}, {16640, 63}} do
-    local x, y = pg.rand(unpack(shape)), pg.rand(unpack(shape))
+    local p, q = pg.rand(unpack(shape)), pg.rand(unpack(shape))
     local function f(a, b)
       local u, v = a * 2 + b, b * 3 + a
       return u, v, u:sum(-1), v:square():sum(-1), (u - v):amax(-1), u:gt(v):to("float32"):mean(-1)
     end
-    local expected = {f(x, y)}
+    local expected = {f(p, q)}
     for threads = 1, 2 do
       pg.set_num_threads(threads)
       local g = pg.jit(f)
       for _ = 1, 2 do
-        for i, found in ipairs{g(x, y)} do
+        for i, found in ipairs{g(p, q)} do
           if i <= 2 then t.check(found:equal(expected[i]), {shape, threads, i}) else t.close(found, expected[i], {rtol = 1e-5}) end
         end
       end
@@ -196,10 +196,10 @@ t.test("large outputs beside reductions", function()
         local u, v = a * 2 + b, b * 3 + a
         return u, v, u:sum(), v:square():sum()
       end)
-      local u, v, a, b = sum(x, y)
+      local u, v, su, sv = sum(p, q)
       t.check(u:equal(expected[1]) and v:equal(expected[2]))
-      t.close(a, expected[1]:sum(), {rtol = 1e-5})
-      t.close(b, expected[2]:square():sum(), {rtol = 1e-5})
+      t.close(su, expected[1]:sum(), {rtol = 1e-5})
+      t.close(sv, expected[2]:square():sum(), {rtol = 1e-5})
     end
   end
   pg.set_num_threads(before)
