@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "graph/passes/passes.h"
 #include "repl/command.h"
 #include "repl/help.h"
 #include "repl/interrupt.h"
@@ -107,6 +108,7 @@ int exit_code(bool ok) { return ok ? 0 : interrupted() ? kInterruptedExit : 1; }
 bool print_version() {
   try {
     check_settings();  // one of them limits the instruction set
+    check_pass_settings();
   } catch (const Error& wrong) {
     report(wrong.what());
     return false;

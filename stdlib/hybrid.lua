@@ -89,6 +89,9 @@ function Text:optimized() return self.program:graph("optimized") end
 
 local function show_graph(op, cache)
   local entry = cache and cache.order[1]
+  if not entry and cache and cache.traces > 0 then
+    core.fail(op, "the graph was dropped%s; call the block or function once", cache.last_retrace and ", since " .. cache.last_retrace or "")
+  end
   if not entry then core.fail(op, "there is no graph yet: hybridize the block and call it once") end
   return setmetatable({program = entry.program, text = entry.program:graph()}, Text)
 end

@@ -9,9 +9,10 @@
 namespace pg::vm {
 namespace {
 
-// fail(op, text) raises `file:line: op: text`.
+// fail(op, text) raises `file:line: op: text`. op may be the name of a script's object, which can be any value.
 int raise(lua_State* L, State& state) {
-  const std::string op = check_string(L, state, 1, "fail", "op"), text = check_string(L, state, 2, "fail", "text");
+  const std::string op = lua_isstring(L, 1) ? lua_tostring(L, 1) : luaL_typename(L, 1);
+  const std::string text = check_string(L, state, 2, "fail", "text");
   throw Error(op + ": " + text);
 }
 

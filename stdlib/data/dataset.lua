@@ -178,7 +178,7 @@ end
 --- dataset:sample(sampler) -> the dataset of the items at the positions of one round of the sampler.
 function Dataset:sample(sampler)
   check("sample", self)
-  if type(sampler) ~= "table" or not sampler.iter then core.arg_error("sample", "sampler", "a sampler", sampler) end
+  if not args.has(sampler, "iter") then core.arg_error("sample", "sampler", "a sampler", sampler) end
   local positions = {}
   for i in sampler:iter() do positions[#positions + 1] = check_position(self, i) end
   return Subset(self, positions)

@@ -2,13 +2,12 @@
 local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
-local no_list = core.require("support.no_list")
 local samplers = core.require("data.sampler")
 local ops = core.ops
 
 local DataLoader = class.new("DataLoader")
 DataLoader._kind = "DataLoader"
-no_list.define(DataLoader, "a loader has no length as a list; write loader:len() for the number of batches")
+core.require("support.no_list").define(DataLoader, "a loader has no length as a list; write loader:len() for the number of batches")
 DataLoader._no_items = "a loader is no list: write for x, y in loader:iter() do … end; loader:len() is the number of batches"
 
 local stack
@@ -46,9 +45,7 @@ local spec = {
 }
 
 local function check_sampler(name, sampler)
-  if sampler ~= nil and (type(sampler) ~= "table" or not sampler.iter) then
-    core.arg_error("DataLoader", name, "a sampler", sampler)
-  end
+  if sampler ~= nil and not args.has(sampler, "iter") then core.arg_error("DataLoader", name, "a sampler", sampler) end
 end
 
 local function check_combination(o)
@@ -74,7 +71,7 @@ end
 --- for x in loader:iter() do batches[#batches + 1] = x end
 --- return batches
 function DataLoader:init(dataset, ...)
-  if not (type(dataset) == "table" or no_list.is(dataset)) or not dataset.get or not dataset.len then
+  if not args.has(dataset, "get", "len") then
     local list = core.is_tensor(dataset) or args.plain(dataset)
     core.fail("DataLoader", "bad argument 'dataset' (expected a dataset with len and get, got %s%s)", core.describe(dataset),
               list and "; write data.ArrayDataset(x, y)" or "")

@@ -2,13 +2,13 @@
 local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
-local no_list = core.require("support.no_list")
 local ops = core.ops
 local samplers = {}
 
 --- pg.data.Sampler is the base class: define iter() and len().
 local Sampler = class.new("Sampler")
 samplers.Sampler = Sampler
+core.require("support.no_list").define(Sampler, "a sampler has no length as a list; write sampler:len() for the number of positions")
 Sampler._no_items = "write for i in sampler:iter() do … end"
 
 local function iterate(list)
@@ -63,8 +63,7 @@ samplers.FilterSampler = FilterSampler
 
 function FilterSampler:init(f, dataset)
   args.callable("FilterSampler", "f", f)
-  local table_like = type(dataset) == "table" or no_list.is(dataset)
-  if not table_like or not dataset.len then core.arg_error("FilterSampler", "dataset", "a dataset", dataset) end
+  if not args.has(dataset, "len") then core.arg_error("FilterSampler", "dataset", "a dataset", dataset) end
   self._positions = {}
   for i = 1, dataset:len() do
     if args.returned("FilterSampler", f, i, "a boolean", false, f(dataset:get(i))) then self._positions[#self._positions + 1] = i end
@@ -110,7 +109,7 @@ local BatchSampler = Sampler:extend("BatchSampler")
 samplers.BatchSampler = BatchSampler
 
 function BatchSampler:init(sampler, batch_size, last_batch)
-  if type(sampler) ~= "table" or not sampler.iter then core.arg_error("BatchSampler", "sampler", "a sampler", sampler) end
+  if not args.has(sampler, "iter") then core.arg_error("BatchSampler", "sampler", "a sampler", sampler) end
   self._sampler = sampler
   self._size = args.count("BatchSampler", "batch_size", batch_size, 1)
   self._last = args.choice("BatchSampler", "last_batch", last_batch or "keep", {"keep", "discard", "rollover"})

@@ -53,6 +53,7 @@ end
 
 -- Returns x plus what the sub-layer f makes of it, with the norm before f or after the sum, and the second result of f.
 local function residual(block, normalize, x, f, ...)
+  if core.is_tensor(x) and x:size(-1) ~= block._units then block:infer_shape(x) end  -- the sum would expand a size of 1
   local y, more = f(block._pre_norm and normalize(x) or x, ...)
   y = x + block.dropout(y)
   return block._pre_norm and y or normalize(y), more

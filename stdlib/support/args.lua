@@ -91,6 +91,13 @@ function args.options(op, opts, spec)
   return args.read(op, {}, spec, opts or {})
 end
 
+--- args.has(x, ...) -> whether x is an object with these methods.
+function args.has(x, ...)
+  if type(x) ~= "table" and not no_list.is(x) then return false end
+  for _, method in ipairs{...} do if not x[method] then return false end end
+  return true
+end
+
 --- args.self(op, self, name) raises if a method was called with a dot, so that self is no object whose class has the
 --- method op.
 function args.self(op, self, name)

@@ -86,7 +86,7 @@ end
 --- define. form shows its arguments.
 function class.defined(object, method, form, more)
   if object[method] ~= nil then return end
-  core.fail(tostring(object.name), "the class has no %s (define function %s:%s … end%s)", method, object.name, form, more or "")
+  core.fail(object.name, "the class has no %s (define function %s:%s … end%s)", method, object.name, form, more or "")
 end
 
 --- class.is(object, base) -> whether the object was made by base or one of its subclasses.

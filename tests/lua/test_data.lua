@@ -207,6 +207,18 @@ t.test("a dataset has no length as a list, and ipairs refuses it", function()
   t.equal(Own(pg.range(1, 5)):len(), 5)
 end)
 
+t.test("a sampler has no length as a list, and ipairs refuses it", function()
+  local sampler = data.SequentialSampler(5)
+  for _, each in ipairs{sampler, data.RandomSampler(3), data.BatchSampler(sampler, 2)} do
+    t.error_contains(function() return #each end, "write sampler:len() for the number of positions")
+    t.error_contains(function() return ipairs(each) end, "table expected, got userdata")
+  end
+  local loader = data.DataLoader(numbers(5), {batch_sampler = data.BatchSampler(sampler, 2)})
+  t.equal({loader:len(), data.DataLoader(numbers(5), {batch_size = 5, sampler = sampler}):iter()():totable()}, {3, {1, 2, 3, 4, 5}})
+  t.error_contains(function() data.BatchSampler({}, 2) end, "expected a sampler")
+  t.error_contains(function() data.DataLoader(numbers(5), {batch_sampler = 3}) end, "expected a sampler")
+end)
+
 t.test("a dataset that its transform refers to is collected", function()
   local gone = setmetatable({}, {__mode = "k"})
   local function make()

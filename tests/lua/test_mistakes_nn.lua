@@ -291,6 +291,10 @@ mistakes.check("losses and trainers", {
 mistakes.check("a stack of the Transformer with another number of features", {
   {[[local e = nn.TransformerEncoderLayer(6, 2) e:initialize() e(a)]],
    [[TransformerEncoderLayer: bad argument 'x' (expected 6 features (units), got float32 2x3x4 cpu)]]},
+  {[[local e = nn.TransformerEncoderLayer(6, 2) e:initialize() e(pg.ones(2, 3, 1))]],
+   [[TransformerEncoderLayer: bad argument 'x' (expected 6 features (units), got float32 2x3x1 cpu)]]},
+  {[[local d = nn.TransformerDecoder(1, 6, 2) d:initialize() d(pg.ones(2, 3, 1), pg.ones(2, 3, 1))]],
+   [[TransformerDecoderLayer: bad argument 'x' (expected 6 features (units), got float32 2x3x1 cpu) (in block '1', TransformerDecoderLayer)]]},
   {[[local d = nn.TransformerDecoder(1, 6, 2) d:initialize() d(a, a)]],
    [[TransformerDecoderLayer: bad argument 'x' (expected 6 features (units), got float32 2x3x4 cpu) (in block '1', TransformerDecoderLayer)]]},
   {[[local e = nn.TransformerEncoder(1, 6, 2) e:initialize() e:hybridize() e(a)]],

@@ -95,8 +95,11 @@ t.test("a setting with a value that it cannot have is an error at the start, als
     t.equal({err, code}, {"", 0})
     if expected == "0 or 1" then t.equal({run(name, "0", "-e 'print(pg.ones(1):item())'")}, {"1\n", "", 0}) end
   end
-  local _, err = run("PERIGEE_DISABLE_PASSES", "fused", "-e 'print(pg.ones(1))'")
-  t.equal(err, "perigee: PERIGEE_DISABLE_PASSES: no pass 'fused'; did you mean 'fuse'?\n")
+  local _, err
+  for _, args in ipairs{"-v", "-e 'print(pg.ones(1))'"} do
+    _, err = run("PERIGEE_DISABLE_PASSES", "fused", args)
+    t.equal(err, "perigee: PERIGEE_DISABLE_PASSES: no pass 'fused'; did you mean 'fuse'?\n")
+  end
   _, err = run("PERIGEE_STDLIB", "/no/folder", "-e 'print(1)'")
   t.equal(err, "perigee: PERIGEE_STDLIB: no file '/no/folder/init.lua'\n")
 end)
