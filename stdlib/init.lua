@@ -2,7 +2,7 @@
 local core = ...
 
 --- core.fail(op, format, …) raises `file:line: op: text` with the position of the script.
-core.fail = core.fail or function(op, format, ...)
+function core.fail(op, format, ...)
   core.raise(op, select("#", ...) > 0 and format:format(...) or format)
 end
 

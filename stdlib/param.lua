@@ -207,6 +207,19 @@ function param.check_target(op, opts)
   return opts
 end
 
+local initialize_options = {force = false, device = args.none, dtype = args.none}
+
+--- param.initialize_all(entries, init, opts) is initialize(init, opts) of the owner of these entries {tensor =, path =, owner =}.
+function param.initialize_all(entries, init, opts)
+  if opts == nil and args.plain(init) then init, opts = nil, init end
+  opts = param.check_target("initialize", args.options("initialize", opts, initialize_options))
+  local initializer = initializers().resolve("initialize", init)
+  for _, entry in ipairs(entries) do
+    param.initialize(entry.tensor, entry.path, initializer, opts)
+    if entry.owner then rawset(entry.owner, "_ready", nil) end
+  end
+end
+
 --- param.initialize(p, path, default, opts) gives p its value if its shape is known, else the first call does. default
 --- is the initializer if p has none. opts: force (replace an existing value), device, dtype.
 function param.initialize(p, path, default, opts)
@@ -371,8 +384,7 @@ end
 --- Block:initialize.
 function methods.initialize(p, init, opts)
   check_param("initialize", p)
-  opts = param.check_target("initialize", args.options("initialize", opts, {force = false, device = args.none, dtype = args.none}))
-  param.initialize(p, nil, initializers().resolve("initialize", init), opts)
+  param.initialize_all({{tensor = p}}, init, opts)
   return p
 end
 

@@ -84,16 +84,6 @@ function utils.plot(x, kind)
   core.fail("plot", "%s", (text:gsub("^plot: ", "")))
 end
 
-local function is_terminal()
-  if core.is_terminal then return core.is_terminal(2) end
-  local ok, answer = pcall(function()
-    local ffi = require "ffi"
-    pcall(ffi.cdef, "int isatty(int);")
-    return ffi.C.isatty(2) == 1
-  end)
-  return ok and answer
-end
-
 local Progress = class.new("Progress")
 
 --- pg.utils.progress(total[, label]) -> a progress display on standard error: a bar on a terminal, else a line per
@@ -103,7 +93,7 @@ function Progress:init(total, label)
   self._total = args.count("progress", "total", total)
   self._label = label and args.string("progress", "label", label) .. " " or ""
   self._done, self._shown = 0, -1
-  self._terminal = not core.write_to_host("") and is_terminal()
+  self._terminal = not core.write_to_host("") and core.is_terminal(2)
 end
 
 local function draw_bar(self, text)

@@ -8,7 +8,7 @@ local numbers = {}
 local floor, next = math.floor, next
 local is_tensor = core.is_tensor
 
-local floats = {float16 = true, bfloat16 = true, float32 = true, float64 = true}
+local floats = core.require("param").floats
 local ranges = {bool = {0, 1}, uint8 = {0, 2 ^ 8 - 1}, int8 = {-2 ^ 7, 2 ^ 7 - 1}, int32 = {-2 ^ 31, 2 ^ 31 - 1}, int64 = {-2 ^ 53, 2 ^ 53}}
 
 local function is_whole(number) return number == floor(number) and math.abs(number) <= 2 ^ 53 end

@@ -11,11 +11,6 @@ local traced = {}
 local ipairs, rawequal, next = ipairs, rawequal, next
 local is_tensor, graphs = core.is_tensor, core.graphs
 
-local function place_of(change)
-  if change.cell then return {cell = change.cell, owner = change.owner, index = change.index, name = change.name} end
-  return {node = change.node, key = change.key}
-end
-
 -- Returns the places where the body replaced a tensor by another tensor, and all changes. Raises if it put a tensor in
 -- a place that held something else.
 local function assigned_tensors(op, w)
@@ -25,9 +20,9 @@ local function assigned_tensors(op, w)
       if not is_tensor(change.before) then
         core.fail(op, "the body assigns a tensor to %s, which held %s before: give it a tensor first (then it is carried from step to step), "
           .. "or pass it as a state: pg.%s(function(…, states) … return out, states end, …, states)",
-          place.name(place_of(change)), place.show(change.before), op == "cond" and "foreach" or op)
+          place.name(place.of_change(change)), place.show(change.before), op == "cond" and "foreach" or op)
       end
-      found[#found + 1] = place_of(change)
+      found[#found + 1] = place.of_change(change)
     end
   end
   return found, changes
@@ -55,7 +50,7 @@ local function check_unassigned(op, w, carried, values)
     if not rawequal(place.read(p), values[i]) then core.fail(op, "the condition assigns %s; do that in the body", place.name(p)) end
   end
   for _, change in ipairs(w:difference()) do
-    local p = place_of(change)
+    local p = place.of_change(change)
     if is_tensor(change.after) and add_places({unpack(carried)}, {p}) then
       core.fail(op, "the condition assigns %s; do that in the body", place.name(p))
     end

@@ -19,6 +19,26 @@ local function iterate(list)
   end
 end
 
+local function own_length(self)
+  args.self("len", self, "sampler")
+  return self._length
+end
+
+-- A sampler with a list of positions.
+local function listed(name)
+  local Listed = Sampler:extend(name)
+  function Listed:len()
+    args.self("len", self, "sampler")
+    return #self._positions
+  end
+  function Listed:iter()
+    args.self("iter", self, "sampler")
+    return iterate(self._positions)
+  end
+  samplers[name] = Listed
+  return Listed
+end
+
 --- pg.data.SequentialSampler(length[, start = 1]): the positions start, start + 1, … of that number.
 local SequentialSampler = Sampler:extend("SequentialSampler")
 samplers.SequentialSampler = SequentialSampler
@@ -28,10 +48,7 @@ function SequentialSampler:init(length, start)
   self._start = args.count("SequentialSampler", "start", start or 1)
 end
 
-function SequentialSampler:len()
-  args.self("len", self, "sampler")
-  return self._length
-end
+SequentialSampler.len = own_length
 
 function SequentialSampler:iter()
   args.self("iter", self, "sampler")
@@ -46,10 +63,7 @@ end
 local RandomSampler = Sampler:extend("RandomSampler")
 samplers.RandomSampler = RandomSampler
 function RandomSampler:init(length) self._length = args.count("RandomSampler", "length", length) end
-function RandomSampler:len()
-  args.self("len", self, "sampler")
-  return self._length
-end
+RandomSampler.len = own_length
 
 function RandomSampler:iter()
   args.self("iter", self, "sampler")
@@ -58,8 +72,7 @@ function RandomSampler:iter()
 end
 
 --- pg.data.FilterSampler(f, dataset): the positions of the items for which f(values…) is true.
-local FilterSampler = Sampler:extend("FilterSampler")
-samplers.FilterSampler = FilterSampler
+local FilterSampler = listed("FilterSampler")
 
 function FilterSampler:init(f, dataset)
   args.callable("FilterSampler", "f", f)
@@ -70,19 +83,9 @@ function FilterSampler:init(f, dataset)
   end
 end
 
-function FilterSampler:len()
-  args.self("len", self, "sampler")
-  return #self._positions
-end
-function FilterSampler:iter()
-  args.self("iter", self, "sampler")
-  return iterate(self._positions)
-end
-
 --- pg.data.IntervalSampler(length, interval[, {rollover = true}]): the positions 1, 1 + interval, …; with rollover then
 --- those from 2, from 3 and so on, until each position has come once.
-local IntervalSampler = Sampler:extend("IntervalSampler")
-samplers.IntervalSampler = IntervalSampler
+local IntervalSampler = listed("IntervalSampler")
 
 function IntervalSampler:init(length, interval, opts)
   self._length = args.count("IntervalSampler", "length", length)
@@ -92,15 +95,6 @@ function IntervalSampler:init(length, interval, opts)
   for start = 1, math.min(self._rounds, length) do
     for i = start, length, interval do self._positions[#self._positions + 1] = i end
   end
-end
-
-function IntervalSampler:len()
-  args.self("len", self, "sampler")
-  return #self._positions
-end
-function IntervalSampler:iter()
-  args.self("iter", self, "sampler")
-  return iterate(self._positions)
 end
 
 --- pg.data.BatchSampler(sampler, batch_size[, last_batch = "keep"]): lists of batch_size positions. The rest at the end

@@ -98,6 +98,12 @@ function place.name(p)
   return place.node_name(p.node) .. (is_name(p.key) and "." .. p.key or "[" .. (type(p.key) == "string" and format("%q", p.key) or tostring(p.key)) .. "]")
 end
 
+--- place.of_change(change) -> the place that a change of the log assigns to.
+function place.of_change(change)
+  if change.cell then return {cell = change.cell, owner = change.owner, index = change.index, name = change.name} end
+  return {node = change.node, key = change.key}
+end
+
 --- place.node_name(node) -> the name of a table in messages. Its label is a text, or {of = another node, what = a
 --- suffix}, which is composed only when a message needs it.
 function place.node_name(node)

@@ -210,15 +210,6 @@ end
 
 local function is_counter(change) return type(change.before) == "number" and type(change.after) == "number" end
 
-local function change_name(cache, change)
-  return name_of(cache.names, change)
-end
-
-local function place_of(change)
-  if change.cell then return {cell = change.cell, owner = change.owner, index = change.index, name = change.name} end
-  return {node = change.node, key = change.key}
-end
-
 local kRepeats = 8
 
 -- Whether the number had a different value in each of the traces.
@@ -236,7 +227,7 @@ local function free(cache, change, name, signature)
   local known = cache.freed[name] or {}
   cache.freed[name] = known
   known[signature] = true
-  local label = place.name(place_of(change))
+  local label = place.name(place.of_change(change))
   cache:warn_once("free" .. label, ("%s never repeated in %d traces that gave the same graph: it is no longer guarded, each call advances "
     .. "it by %.14g"):format(label, kRepeats, change.after - change.before), true)
 end
@@ -247,7 +238,7 @@ end
 local function free_counters(cache, changes, signature)
   local numbers, any = {}, false
   for _, change in ipairs(changes) do
-    if is_counter(change) then numbers[change_name(cache, change)], any = change.before, true end
+    if is_counter(change) then numbers[name_of(cache.names, change)], any = change.before, true end
   end
   local series = cache.series
   if series.signature ~= signature then
@@ -260,7 +251,7 @@ local function free_counters(cache, changes, signature)
   if #series > kRepeats then table.remove(series, 1) end
   if #series < kRepeats then return end
   for _, change in ipairs(changes) do
-    local name = is_counter(change) and change_name(cache, change)
+    local name = is_counter(change) and name_of(cache.names, change)
     if name and not cache:is_freed(name) and never_repeats(series, name) then free(cache, change, name, signature) end
   end
 end
@@ -351,7 +342,7 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
   end))
   for i, a in ipairs(templates.assignments) do
     local change = changes[i]
-    if is_counter(change) and cache:is_freed(change_name(cache, change)) then a.step = change.after - change.before end
+    if is_counter(change) and cache:is_freed(name_of(cache.names, change)) then a.step = change.after - change.before end
   end
   local guards = add_guards(cache, w, boxes)
   local known = captured_places(cache, boxes, captured, templates)

@@ -89,8 +89,7 @@ end
 --- templates:assign(change) adds an assignment that a hit makes. An assignment that gets a `step` later advances a
 --- number by it instead.
 function Template:assign(change)
-  local p = change.cell and {cell = change.cell, owner = change.owner, index = change.index} or {node = change.node, key = change.key}
-  self.assignments[#self.assignments + 1] = {place = p, value = value_of(self, change.after)}
+  self.assignments[#self.assignments + 1] = {place = place.of_change(change), value = value_of(self, change.after)}
 end
 
 --- templates:returns(n, results) sets what a hit returns.

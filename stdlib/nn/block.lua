@@ -90,21 +90,13 @@ function Block:forward(...)
   return hybrid_forward(self, core.pg, unpack(list, 1, n + 1))
 end
 
-local initialize_options = {force = false, device = args.none, dtype = args.none}
-
 --- block:initialize([init[, {force=, device=, dtype=}]]) gives every parameter its value and returns the block. init is
 --- an initializer of pg.init or its name; the default is Uniform(0.07). A parameter's own initializer takes precedence,
 --- then the rule of its name (bias 0, gamma 1), then init. Parameters that have a value keep it unless force is true.
 --- Parameters with unknown dims get their value at the first call.
 function Block:initialize(init, opts)
   args.self("initialize", self, "net")
-  if opts == nil and args.plain(init) then init, opts = nil, init end
-  opts = param.check_target("initialize", args.options("initialize", opts, initialize_options))
-  local initializer = core.require("initializer").resolve("initialize", init)
-  for _, entry in ipairs(discover.parameters(self)) do
-    param.initialize(entry.tensor, entry.path, initializer, opts)
-    rawset(entry.owner, "_ready", nil)
-  end
+  param.initialize_all(discover.parameters(self), init, opts)
   return self
 end
 

@@ -171,14 +171,19 @@ function export.trace(op, block, inputs)
   return model_of(op, {name = block._name, root = block, known = known}, arguments, trace, outcome)
 end
 
---- export.export(block, path, opts) is block:export(path, opts).
-function export.export(block, path, opts)
+-- Writes the files of the model and boxes that make(inputs) returns. Returns their names.
+local function save(path, opts, make)
   args.string("export", "path", path)
   local o = args.options("export", opts, {epoch = args.none, inputs = args.none})
   local json, tensors = graph.paths(path, o.epoch)
-  local model, boxes = export.trace("export", block, o.inputs)
+  local model, boxes = make(o.inputs)
   native.save(model, json, tensors, boxes)
   return json, tensors
+end
+
+--- export.export(block, path, opts) is block:export(path, opts).
+function export.export(block, path, opts)
+  return save(path, opts, function(inputs) return export.trace("export", block, inputs) end)
 end
 
 local function describe_named(entry, position)
@@ -189,20 +194,17 @@ end
 --- export.step(jitted, path, opts) is f:export(path, opts) of a jitted function. Parameters and states of the
 --- trainers that step in it keep their names.
 function export.step(jitted, path, opts)
-  args.string("export", "path", path)
-  local o = args.options("export", opts, {epoch = args.none, inputs = args.none})
-  local json, tensors = graph.paths(path, o.epoch)
-  local arguments, named = arguments_of("export", jitted, o.inputs), {}
-  local trace, outcome = core.finally(run_hooks.finish, function()
-    run_hooks.collect(named)
-    return run(jitted.f, jitted.f, arguments, function(f) return f() end)
+  return save(path, opts, function(inputs)
+    local arguments, named = arguments_of("export", jitted, inputs), {}
+    local trace, outcome = core.finally(run_hooks.finish, function()
+      run_hooks.collect(named)
+      return run(jitted.f, jitted.f, arguments, function(f) return f() end)
+    end)
+    local known = {}
+    for i, entry in ipairs(named) do known[entry.tensor] = describe_named(entry, 1e6 + i) end
+    local subject = {name = core.shown(jitted.cache).name, root = {}, known = known, training = true}
+    return model_of("export", subject, arguments, trace, outcome)
   end)
-  local known = {}
-  for i, entry in ipairs(named) do known[entry.tensor] = describe_named(entry, 1e6 + i) end
-  local subject = {name = core.shown(jitted.cache).name, root = {}, known = known, training = true}
-  local model, boxes = model_of("export", subject, arguments, trace, outcome)
-  native.save(model, json, tensors, boxes)
-  return json, tensors
 end
 
 --- export.freeze(block, opts) is block:freeze(opts).

@@ -142,12 +142,22 @@ function SyncBatchNorm:init(...)
   BatchNorm.init(self, o)
 end
 
--- Returns normalize(x) with the dim of the block as the last one.
-local function along_last(block, x, normalize)
+-- Returns normalize(x) with the dim of the block moved to `target`, the last one by default.
+local function along(block, x, normalize, target)
   local rank = args.tensor(block._name, "x", x):dim()
-  local axis = channel_axis(block._name, block._axis, rank)
-  if axis == rank then return pass(normalize(block, x)) end
-  return normalize(block, x:transpose(axis, rank)):transpose(axis, rank)
+  local axis, to = channel_axis(block._name, block._axis, rank), target or rank
+  if axis == to then return pass(normalize(block, x)) end
+  return normalize(block, x:transpose(axis, to)):transpose(axis, to)
+end
+
+-- The options of LayerNorm and InstanceNorm.
+local function init_norm(block, spec, ...)
+  local name = block._name
+  refuse_channels(name, (select(1, ...)))
+  local o = args.read(name, {"axis", "epsilon", "center", "scale"}, spec, ...)
+  block._axis = check_axis(name, o.axis)
+  affine(block, o, args.count(name, "in_channels", o.in_channels))
+  block._options = {eps = o.epsilon}
 end
 
 --- nn.LayerNorm({axis = -1, epsilon = 1e-5, center = true, scale = true, in_channels = 0, beta_initializer=,
@@ -163,22 +173,16 @@ local layer_spec = {
   gamma_initializer = args.none,
 }
 
-function LayerNorm:init(...)
-  refuse_channels("LayerNorm", (select(1, ...)))
-  local o = args.read("LayerNorm", {"axis", "epsilon", "center", "scale"}, layer_spec, ...)
-  self._axis = check_axis("LayerNorm", o.axis)
-  affine(self, o, args.count("LayerNorm", "in_channels", o.in_channels))
-  self._epsilon = o.epsilon
-end
+function LayerNorm:init(...) init_norm(self, layer_spec, ...) end
 
 LayerNorm.infer_shape = infer_channels
 LayerNorm.describe = describe
 
 local function normalize_layer(block, x)
-  return ops.layer_norm(x, {x:size(-1)}, block.gamma, block.beta, {eps = block._epsilon})
+  return ops.layer_norm(x, {x:size(-1)}, block.gamma, block.beta, block._options)
 end
 
-function LayerNorm:forward(x) return pass(along_last(self, x, normalize_layer)) end
+function LayerNorm:forward(x) return pass(along(self, x, normalize_layer)) end
 
 --- nn.RMSNorm({axis = -1, epsilon = 1e-6, scale = true, in_channels = 0, gamma_initializer=}): x / sqrt(mean of x² +
 --- epsilon) over one dim, times gamma. Zhang, Sennrich, Root Mean Square Layer Normalization, 2019.
@@ -194,7 +198,7 @@ function RMSNorm:init(...)
   refuse_channels("RMSNorm", (select(1, ...)))
   local o = args.read("RMSNorm", {"axis", "epsilon", "scale"}, rms_spec, ...)
   self._axis = check_axis("RMSNorm", o.axis)
-  self._epsilon = args.number("RMSNorm", "epsilon", o.epsilon, 0)
+  self._options = {eps = args.number("RMSNorm", "epsilon", o.epsilon, 0)}
   local size = args.count("RMSNorm", "in_channels", o.in_channels)
   self.gamma = per_channel(size, o.gamma_initializer, args.boolean("RMSNorm", "scale", o.scale))
 end
@@ -202,9 +206,9 @@ end
 RMSNorm.infer_shape = infer_channels
 RMSNorm.describe = describe
 
-local function normalize_rms(block, x) return ops.rms_norm(x, {x:size(-1)}, block.gamma, {eps = block._epsilon}) end
+local function normalize_rms(block, x) return ops.rms_norm(x, {x:size(-1)}, block.gamma, block._options) end
 
-function RMSNorm:forward(x) return pass(along_last(self, x, normalize_rms)) end
+function RMSNorm:forward(x) return pass(along(self, x, normalize_rms)) end
 
 --- nn.GroupNorm(num_groups = 1, {epsilon = 1e-5, center = true, scale = true, beta_initializer=, gamma_initializer=})
 --- normalizes groups of channels of each sample. gamma and beta hold one value per group, as in Gluon 1.x.
@@ -247,13 +251,7 @@ local instance_spec = {
   gamma_initializer = args.none,
 }
 
-function InstanceNorm:init(...)
-  refuse_channels("InstanceNorm", (select(1, ...)))
-  local o = args.read("InstanceNorm", {"axis", "epsilon", "center", "scale"}, instance_spec, ...)
-  self._axis = check_axis("InstanceNorm", o.axis)
-  affine(self, o, args.count("InstanceNorm", "in_channels", o.in_channels))
-  self._options = {eps = o.epsilon}
-end
+function InstanceNorm:init(...) init_norm(self, instance_spec, ...) end
 
 InstanceNorm.infer_shape, InstanceNorm._sizes = infer_channels, "channels"
 InstanceNorm.describe = describe
@@ -262,11 +260,6 @@ local function normalize_instance(block, x)
   return ops.group_norm(x, x:size(2), block.gamma, block.beta, block._options)
 end
 
-function InstanceNorm:forward(x)
-  args.tensor("InstanceNorm", "x", x)
-  local axis = channel_axis("InstanceNorm", self._axis, x:dim())
-  if axis == 2 then return pass(normalize_instance(self, x)) end
-  return normalize_instance(self, x:transpose(axis, 2)):transpose(axis, 2)
-end
+function InstanceNorm:forward(x) return pass(along(self, x, normalize_instance, 2)) end
 
 return layers

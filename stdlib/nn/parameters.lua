@@ -70,13 +70,7 @@ function sets.entries(v) return type(v) == "table" and entries_of[v] or nil end
 
 --- params:initialize([init[, {force=, device=, dtype=}]]) is block:initialize for these parameters.
 function methods:initialize(init, opts)
-  local entries = entries_at("initialize", self)
-  opts = param.check_target("initialize", args.options("initialize", opts, {force = false, device = args.none, dtype = args.none}))
-  local initializer = core.require("initializer").resolve("initialize", init)
-  for _, entry in ipairs(entries) do
-    param.initialize(entry.tensor, entry.path, initializer, opts)
-    rawset(entry.owner, "_ready", nil)
-  end
+  param.initialize_all(entries_at("initialize", self), init, opts)
   return self
 end
 

@@ -40,8 +40,7 @@ function LossScaler:init(trainer, options)
   self._options, self._unscaled = o, false
   local first = trainer._entries[1]
   -- The scale, the number of good steps since it changed, and the number of skipped steps.
-  self.state = ops.tensor({o.init_scale, 0, 0}, {dtype = "float64", device = first and param.device(first.tensor)})
-  if core.keep then core.keep(self.state) end
+  self.state = core.keep(ops.tensor({o.init_scale, 0, 0}, {dtype = "float64", device = first and param.device(first.tensor)}))
   self._trainer, trainer.loss_scaler = trainer, self
 end
 

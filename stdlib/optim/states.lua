@@ -33,15 +33,10 @@ local function zeros(optimizer, name, p)
   return core.outside_zeros(like)
 end
 
-local function keep(tensor)
-  if core.keep then core.keep(tensor) end
-  return tensor
-end
-
 --- states.make(optimizer, entry) makes the states that the entry of a trainer does not have yet. They are zeros.
 function states.make(optimizer, entry)
   for _, name in ipairs(states.names(optimizer, entry.tensor)) do
-    if not entry.states[name] then entry.states[name] = keep(zeros(optimizer, name, entry.tensor)) end
+    if not entry.states[name] then entry.states[name] = core.keep(zeros(optimizer, name, entry.tensor)) end
   end
 end
 
@@ -66,7 +61,7 @@ function states.check(path, optimizer, entry, name, state)
   if core.has_value(p) and state.dtype ~= dtype_of(optimizer, p) then
     core.fail("load_states", "%s: '%s.%s' is %s, the parameter %s", path, name, entry.path, state.dtype, p.dtype)
   end
-  return keep(state:to(param.device(p)))
+  return core.keep(state:to(param.device(p)))
 end
 
 return states

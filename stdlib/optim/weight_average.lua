@@ -6,13 +6,6 @@ local read_params = core.require("optim.entries").read
 local param = core.require("param")
 local ops = core.ops
 
-local floats = {float16 = true, bfloat16 = true, float32 = true, float64 = true}
-
-local function keep(tensor)
-  if core.keep then core.keep(tensor) end
-  return tensor
-end
-
 -- The base of both averages: blend(average, value, n) returns the average with the value of update n, a float64 scalar.
 local Average = class.new("Average")
 
@@ -21,15 +14,15 @@ function Average:init(params, opts)
   for key, value in pairs(opts) do self[key] = args.number(self.name, key, value, 0, 1) end
   self._entries, self.averages = {}, {}
   param.followers[self] = true
-  self._count = keep(ops.zeros({}, {dtype = "float64"}))
+  self._count = core.keep(ops.zeros({}, {dtype = "float64"}))
   for _, entry in ipairs(read_params(self.name, params)) do
     local p = entry.tensor
     if not core.has_value(p) then
       core.fail(self.name, "parameter '%s' has no value (initialize the block and call it once)", entry.path)
     end
-    if floats[p.dtype] then
+    if param.floats[p.dtype] then
       self._entries[#self._entries + 1] = entry
-      self.averages[entry.path] = keep(p:detach():clone())
+      self.averages[entry.path] = core.keep(p:detach():clone())
     end
   end
 end

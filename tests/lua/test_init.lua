@@ -106,3 +106,13 @@ t.test("values repeat with the seed", function()
   pg.manual_seed(5)
   t.equal(make("normal", {4}), a)
 end)
+
+t.test("options may come first: of a block, a set and a parameter", function()
+  local net = nn.Dense(2, {in_units = 2}):initialize("zeros")
+  for _, owner in ipairs{net, net:collect_params(), net.weight} do
+    net:initialize("zeros", {force = true})
+    t.check(owner:initialize{force = true} == owner)
+    t.check(net.weight:abs():sum():item() > 0)
+    t.error_contains(function() owner:initialize{forse = true} end, "initialize: ")
+  end
+end)

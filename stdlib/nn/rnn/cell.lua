@@ -242,10 +242,14 @@ local gated_spec = cell_spec{recurrent_activation = "sigmoid"}
 
 function LSTMCell:init(...) parameters(self, 4, args.read("LSTMCell", cell_names, gated_spec, ...)) end
 
-function LSTMCell:forward(x, states)
+local function lstm_step(self, x, states)
   local s = cells.states(self, states, 2)
   local sums = linear(x, self.i2h_weight, self.i2h_bias) + linear(s[1], self.h2h_weight, self.h2h_bias)
-  local h, c = gates.lstm(sums, s[2], self._activation, self._gate)
+  return gates.lstm(sums, s[2], self._activation, self._gate)
+end
+
+function LSTMCell:forward(x, states)
+  local h, c = lstm_step(self, x, states)
   return h, {h, c}
 end
 
@@ -273,9 +277,7 @@ function LSTMPCell:state_info(batch_size)
 end
 
 function LSTMPCell:forward(x, states)
-  local s = cells.states(self, states, 2)
-  local sums = linear(x, self.i2h_weight, self.i2h_bias) + linear(s[1], self.h2h_weight, self.h2h_bias)
-  local h, c = gates.lstm(sums, s[2], self._activation, self._gate)
+  local h, c = lstm_step(self, x, states)
   h = linear(h, self.h2r_weight)
   return h, {h, c}
 end
