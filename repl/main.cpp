@@ -27,6 +27,7 @@
 #include "tensor/settings.h"
 #include "tensor/thread_pool.h"
 #include "vm/bindings.h"
+#include "vm/call_depth.h"
 
 namespace pg::repl {
 namespace {
@@ -183,6 +184,7 @@ lua_State* open_state(bool with_environment) {
 }
 
 int run_in_state(int argc, char** argv, const CommandLine& line) {
+  const vm::StackBase stack;
   lua_State* L = open_state(!line.has("-E"));
   if (!L) {
     report("out of memory");

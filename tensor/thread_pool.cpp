@@ -362,6 +362,7 @@ bool ThreadPool::grow() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
+    team.workers.reserve(size_t(size()));  // a thread whose worker finds no place would end the process
     while (int(team.workers.size()) + 1 < size()) {
       auto worker = std::make_unique<Worker>(int64_t(team.workers.size()) + 1);
       worker->thread = std::thread([this, &team, w = worker.get()] { work(team, *w); });

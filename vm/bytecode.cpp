@@ -190,11 +190,13 @@ bool has_wide_references(lua_State* L) {
   return wide;
 }
 
+struct NoPipe {};
+
 // Whether the memory at an address holds these bytes. The address may be invalid: a system call reads it, which returns
-// an error then.
+// an error then. Throws NoPipe if the process has no free file descriptors.
 bool holds_bytes(uintptr_t address, const std::string& bytes) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC)) return false;
+  if (pipe2(ends, O_CLOEXEC)) throw NoPipe();
   std::string read_back(bytes.size(), '\0');
   const bool readable = syscall(SYS_write, ends[1], address, bytes.size()) == ssize_t(bytes.size()) &&
                         read(ends[0], read_back.data(), bytes.size()) == ssize_t(bytes.size());
@@ -237,9 +239,11 @@ int find_code_offset(lua_State* L) {
 
 }  // namespace
 
-static int code_offset(lua_State* L) {
-  static const int offset = find_code_offset(L);
+static int code_offset(lua_State* L) try {
+  static const int offset = find_code_offset(L);  // a later call tries again after an exception
   return unknown_engine ? -1 : offset;
+} catch (const NoPipe&) {
+  return -1;
 }
 
 bool knows_closures(lua_State* L) { return code_offset(L) >= 0; }

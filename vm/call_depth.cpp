@@ -1,5 +1,8 @@
 #include "vm/call_depth.h"
 
+#include <pthread.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -7,19 +10,52 @@ namespace pg::vm {
 namespace {
 
 constexpr ptrdiff_t kMaxStack = ptrdiff_t(512) << 10;
+constexpr ptrdiff_t kReserve = ptrdiff_t(64)
+                               << 10;  // for what runs between two checks, of the room that there is at most a half
 
 thread_local const char* base = nullptr;
+thread_local ptrdiff_t room = 0;
 
 const char* here() { return static_cast<const char*>(__builtin_frame_address(0)); }
 
+struct Extent {
+  const char *low = nullptr, *high = nullptr;
+};
+
+// The stack that the system has given to this thread; empty if it does not tell.
+Extent own_stack() {
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {};
+  void* low = nullptr;
+  size_t size = 0, guard = 0;
+  const bool known = pthread_attr_getstack(&attributes, &low, &size) == 0 &&
+                     pthread_attr_getguardsize(&attributes, &guard) == 0 && size > guard;
+  pthread_attr_destroy(&attributes);
+  if (!known) return {};
+  return {static_cast<const char*>(low) + guard, static_cast<const char*>(low) + size};
+}
+
+// How far the stack may grow below `from`. A host may run on stacks that it has made itself, whose size is not known.
+ptrdiff_t room_below(const char* from) {
+  static thread_local const Extent stack = own_stack();
+  if (from < stack.low || from > stack.high) return kMaxStack;
+  const ptrdiff_t left = from - stack.low;
+  return std::min(kMaxStack, std::max(left - kReserve, left / 2));
+}
+
 }  // namespace
 
-StackBase::StackBase() : outer_(std::exchange(base, here())) {}
+StackBase::StackBase() : outer_(std::exchange(base, here())), outer_room_(std::exchange(room, room_below(here()))) {}
 
-StackBase::~StackBase() { base = outer_; }
+StackBase::~StackBase() {
+  base = outer_;
+  room = outer_room_;
+}
+
+bool is_too_deep() { return base && base - here() > room; }
 
 void check_call_depth(lua_State* L, const char* what) {
-  if (base && base - here() > kMaxStack) luaL_error(L, "stack overflow (%s)", what);
+  if (is_too_deep()) luaL_error(L, "stack overflow (%s)", what);
 }
 
 }  // namespace pg::vm

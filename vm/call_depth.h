@@ -1,6 +1,7 @@
 // The depth of C functions that call Lua, which calls C functions. Neither Lua's stack nor its memory limits it where C
 // frames are large or coroutines nest, since each resume takes room on the stack of C too.
 #pragma once
+#include <cstddef>
 #include <lua.hpp>
 
 namespace pg::vm {
@@ -14,10 +15,15 @@ class StackBase {
 
  private:
   const char* const outer_;
+  const ptrdiff_t outer_room_;
 };
 
-// Raises "stack overflow (what)" if the C stack has grown by more than 512 KiB since the call of the host. How much it
-// may grow behind that is limited by the size of one Lua stack. Does nothing outside such calls.
+// Whether the C stack has grown by more than 512 KiB since the call of the host, or has come within 64 KiB of its end
+// (half of the room, where that is less). How much it may grow between two checks is limited by the size of one Lua
+// stack. False outside such calls.
+bool is_too_deep();
+
+// Raises "stack overflow (what)" if it is.
 void check_call_depth(lua_State* L, const char* what);
 
 }  // namespace pg::vm

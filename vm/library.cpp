@@ -8,6 +8,7 @@
 #include "tensor/settings.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/call_depth.h"
 #include "vm/hints.h"
 #include "vm/job.h"
 #include "vm/sandbox.h"
@@ -323,10 +324,48 @@ void replace_traversals(lua_State* L) {
   lua_pop(L, 2);
 }
 
+// Functions of Lua that nest on the C stack. As tail calls they keep their names and places in messages.
+constexpr char kNesting[] = R"LUA(
+local check, gsub, sort, type = ...
+return function(text, pattern, replacement, most)
+  if type(replacement) ~= "string" then check("gsub") end
+  return gsub(text, pattern, replacement, most)
+end, function(list, before)
+  check("sort")
+  return sort(list, before)
+end)LUA";
+
+int check_nesting(lua_State* L) {
+  if (!is_too_deep()) return 0;
+  luaL_where(L, 2);
+  lua_pushfstring(L, "stack overflow (too many nested calls of %s)", lua_tostring(L, 1));
+  lua_concat(L, 2);
+  return lua_error(L);
+}
+
+// Without this a script that nests them would end the process.
+void limit_nesting(lua_State* L) {
+  lua_getglobal(L, "coroutine");
+  set_limited_coroutines(L, lua_gettop(L));
+  lua_getglobal(L, "string");
+  lua_getglobal(L, "table");
+  const int table = lua_gettop(L), string = table - 1;
+  luaL_loadbuffer(L, kNesting, sizeof kNesting - 1, "@stdlib/nesting");
+  lua_pushcfunction(L, check_nesting);
+  lua_getfield(L, string, "gsub");
+  lua_getfield(L, table, "sort");
+  lua_getglobal(L, "type");
+  lua_call(L, 4, 2);
+  lua_setfield(L, table, "sort");
+  lua_setfield(L, string, "gsub");
+  lua_settop(L, string - 2);
+}
+
 }  // namespace
 
 void open_libraries(lua_State* L) {
   luaL_openlibs(L);
+  limit_nesting(L);
   replace_traversals(L);
   stop_stitching(L);
   allow_stopped_loops(L);

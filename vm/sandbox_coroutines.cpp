@@ -1,5 +1,6 @@
-// coroutine.resume and coroutine.wrap for sandboxes. They do what Lua's do, but coroutines that resume each other nest
-// only until the C stack is too deep: each has a stack of Lua of its own, which ends no such recursion.
+// coroutine.resume and coroutine.wrap for states that the library opens. They do what Lua's do, but coroutines that
+// resume each other nest only until the C stack is too deep: each has a stack of Lua of its own, which ends no such
+// recursion.
 #include <utility>
 
 #include "vm/call_depth.h"

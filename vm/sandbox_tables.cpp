@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "vm/call_depth.h"
 #include "vm/pattern.h"
 #include "vm/sandbox.h"
 
@@ -71,6 +72,7 @@ class Sorter {
 
 // sort(list[, before])
 int sort(lua_State* L) {
+  check_call_depth(L, "too many nested calls of sort");
   luaL_checktype(L, 1, LUA_TTABLE);
   if (!lua_isnoneornil(L, 2)) luaL_checktype(L, 2, LUA_TFUNCTION);
   lua_settop(L, 2);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "vm/bindings.h"
+#include "vm/call_depth.h"
 
 namespace pg::vm {
 namespace {
@@ -294,6 +295,11 @@ Traceback traceback_of(lua_State* L, int error) {
 int protected_call(lua_State* L, int arguments, int results) {
   const int base = lua_gettop(L) - arguments;
   if (arguments < 0 || base < 1) throw Error("perigee: a function of the library got too few arguments");
+  if (is_too_deep()) {
+    lua_settop(L, base - 1);
+    lua_pushliteral(L, "stack overflow (too many nested functions of the script)");
+    return LUA_ERRRUN;
+  }
   kHandler.push(L);
   const bool has_handler = lua_isfunction(L, -1);
   lua_insert(L, base);

@@ -139,7 +139,7 @@ class Layouts {
   }
   static bool is_per_channel(const Dims& shape, const Dims& image) {
     const int at = shape.size() - (image.size() - 1);  // of the channels
-    if (at < 0 || at > 1 || shape[at] != image[1]) return false;
+    if (image.size() < 2 || at < 0 || at > 1 || shape[at] != image[1]) return false;
     return numel(shape) == image[1];
   }
 

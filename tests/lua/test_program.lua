@@ -243,3 +243,14 @@ t.test("nested loops over pairs and next visit all elements, however often they 
            ("perigee: (command line):1: bad argument #1 to '%s' (table expected, got number)\nstack traceback:\n\t(command line):1: in main chunk\n"):format(name), 1)
   end
 end)
+
+t.test("functions that nest on the stack of C end in an error", function()
+  for _, text in ipairs{
+    "local function f() return coroutine.wrap(function() return f() + 1 end)() + 1 end f()",
+    "local function f() return (('a'):gsub('a', f)) end f()",
+    "local t = setmetatable({}, {}) getmetatable(t).__index = function() return (('a'):gsub('a', t)) end return (('a'):gsub('a', t))",
+    "local function f() table.sort({2, 1}, function() f() return true end) end f()",
+  } do
+    expect(script("nested.lua", text), "", containing("nested.lua:1: ", "stack overflow (too many nested "), 1)
+  end
+end)

@@ -161,6 +161,11 @@ TEST_CASE("host: errors have status, message, place and traceback") {
   CHECK(host.run("require('perigee').ones(2^46)") == PERIGEE_OUT_OF_MEMORY);
   CHECK(host.run("x = 1") == PERIGEE_OK);
   CHECK(perigee_run_file(host.state, "no such file") == PERIGEE_NOT_FOUND);
+  CHECK(perigee_run_file(host.state, "/etc/passwd/no folder") == PERIGEE_NOT_FOUND);
+  for (const char* unreadable : {"/", "/proc/self/mem"}) {
+    CHECK(perigee_run_file(host.state, unreadable) == PERIGEE_BAD_FILE);
+    CHECK(message().find(unreadable) != std::string::npos);
+  }
   CHECK(std::string(perigee_status_name(PERIGEE_NOT_FOUND)) == "PERIGEE_NOT_FOUND");
 }
 

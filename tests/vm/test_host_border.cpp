@@ -1,6 +1,8 @@
 // What passes the border of the C API: memory of the host in results, strings, callbacks, other users of a Lua state.
+#include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <lua.hpp>
 #include <chrono>
 #include <cstdlib>
@@ -272,4 +274,106 @@ TEST_CASE("host border: what ends one call does not name another, however often 
     CHECK(limited.run("while true do end") == PERIGEE_BUDGET_EXCEEDED);
     CHECK(limited.message().find("limit of 100000 instructions") != std::string::npos);
   }
+}
+
+TEST_CASE("host border: what scripts nest stops before the end of a small stack") {
+  const char* const nested[] = {
+      "local function f() return coroutine.wrap(function() return f() + 1 end)() + 1 end f()",
+      "local function f() local ok, e = coroutine.resume(coroutine.create(f)) error(e, 0) end f()",
+      "local function f() table.sort({2, 1}, function() f() return true end) end f()",
+      "local function f() return (('a'):gsub('a', function() f() return 'x' end)) end f()",
+      "local function f() load(function() f() return nil end) end f()",
+      "local pg = require 'perigee' local function f() pg.record(function() f() end) end f()",
+      "local pg = require 'perigee' local function f() pg.scope(function() f() end) end f()",
+  };
+  struct Task {
+    const char* script;
+    bool sandboxed;
+    perigee_status status = PERIGEE_OK;
+    bool overflow = false;
+  };
+  const auto run = [](void* arg) -> void* {
+    auto& task = *static_cast<Task*>(arg);
+    LimitedHost host([&](perigee_state_config& config) {
+      config.sandboxed = task.sandboxed;
+      config.memory_limit = 256u << 20;
+    });
+    task.status = host.run(task.script);
+    task.overflow = host.message().find("stack overflow") != std::string::npos;
+    return nullptr;
+  };
+  for (const size_t kib : {128, 256, 1024, 8192}) {
+    for (const char* script : nested) {
+      for (const bool sandboxed : {false, true}) {
+        CAPTURE(std::string(script));
+        CAPTURE(kib);
+        Task task{script, sandboxed};
+        pthread_attr_t attributes;
+        pthread_attr_init(&attributes);
+        REQUIRE(pthread_attr_setstacksize(&attributes, kib << 10) == 0);
+        pthread_t thread;
+        REQUIRE(pthread_create(&thread, &attributes, run, &task) == 0);
+        pthread_join(thread, nullptr);
+        pthread_attr_destroy(&attributes);
+        CHECK(task.status == PERIGEE_SCRIPT_ERROR);
+        CHECK(task.overflow);
+      }
+    }
+  }
+}
+
+TEST_CASE("host border: bools that are neither 0 nor 1, and strides that overflow") {
+  HostMemory memory;
+  const perigee::Runtime runtime = memory.runtime();
+  unsigned char mask[6] = {0, 1, 255, 0, 1, 1};
+  const int64_t six[] = {6}, shape[] = {2, 2}, strides[] = {3, 1}, gaps[] = {3, 2}, far[] = {INT64_MAX, INT64_MAX};
+  perigee_tensor* t = nullptr;
+  CHECK(perigee_tensor_wrap(runtime.get(), mask, PERIGEE_BOOL, 1, six, nullptr, nullptr, nullptr, &t) ==
+        PERIGEE_BAD_ARGUMENT);
+  CHECK(std::string(perigee_last_error()->message).find("bools that are 0 or 1") != std::string::npos);
+  CHECK(perigee_tensor_wrap(runtime.get(), mask, PERIGEE_BOOL, 2, shape, gaps, nullptr, nullptr, &t) ==
+        PERIGEE_BAD_ARGUMENT);
+  CHECK(perigee_tensor_wrap(runtime.get(), mask, PERIGEE_BOOL, 2, shape, strides, nullptr, nullptr, &t) == PERIGEE_OK);
+  perigee_tensor_release(t);
+  CHECK(perigee_tensor_wrap(runtime.get(), mask, PERIGEE_UINT8, 1, six, nullptr, nullptr, nullptr, &t) == PERIGEE_OK);
+  perigee_tensor_release(t);
+  CHECK(perigee_tensor_wrap(runtime.get(), mask, PERIGEE_UINT8, 2, shape, far, nullptr, nullptr, &t) ==
+        PERIGEE_BAD_ARGUMENT);
+}
+
+TEST_CASE("host border: a hook of the host is back after an interrupt and after a limit") {
+  const auto hook = [](lua_State*, lua_Debug*) {};
+  LimitedHost free([](perigee_state_config&) {});
+  LimitedHost limited([](perigee_state_config& config) { config.instruction_limit = 100000; });
+  for (LimitedHost* host : {&free, &limited}) {
+    lua_State* L = perigee_state_lua(host->state);
+    lua_sethook(L, hook, LUA_MASKCOUNT, 1000);
+    std::atomic<bool> done{false};
+    std::thread other([&] {
+      while (!done) perigee_interrupt(host->state);
+    });
+    CHECK(host->run("while true do end") != PERIGEE_OK);
+    done = true;
+    other.join();
+    CHECK(host->run("x = 1") == PERIGEE_OK);  // an interrupt may have come just when the call had ended
+    CHECK(bool(lua_gethook(L) == lua_Hook(hook)));
+    CHECK(lua_gethookcount(L) == 1000);
+    CHECK(lua_gethookmask(L) == LUA_MASKCOUNT);
+  }
+}
+
+TEST_CASE("host border: neither a coroutine nor a state without libraries can be attached") {
+  HostMemory memory;
+  const perigee::Runtime runtime = memory.runtime();
+  perigee_state* state = nullptr;
+  lua_State* bare = luaL_newstate();
+  CHECK(perigee_state_attach(runtime.get(), bare, &state) == PERIGEE_BAD_ARGUMENT);
+  CHECK(std::string(perigee_last_error()->message).find("luaL_openlibs") != std::string::npos);
+  luaL_openlibs(bare);
+  CHECK(perigee_state_attach(runtime.get(), lua_newthread(bare), &state) == PERIGEE_BAD_ARGUMENT);
+  CHECK(std::string(perigee_last_error()->message).find("coroutine") != std::string::npos);
+  lua_settop(bare, 0);
+  CHECK(perigee_state_attach(runtime.get(), bare, &state) == PERIGEE_OK);
+  perigee_state_close(state);
+  lua_close(bare);
 }

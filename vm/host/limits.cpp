@@ -87,6 +87,7 @@ void Limits::begin(Context* context) {
   meter_ = {0, instructions_, context ? &context->cancel : nullptr};
   outer_meter_ = std::exchange(WorkMeter::current, context ? &meter_ : nullptr);
   if (!context) return;
+  if (lua_gethook(L_) != hook) host_hook_ = {lua_gethook(L_), lua_gethookmask(L_), lua_gethookcount(L_)};
   context->cancels_all = false;  // an interrupt may have come too late for the last call
   context->cancel = false;
   context_ = context;
@@ -197,9 +198,10 @@ void Limits::set_usual_hook() {
     set_hook(0);
 }
 
-// Sets the hook, to be called every `count` instructions, or takes it off.
+// Sets the hook, to be called every `count` instructions, or takes it off: then the host's is back.
 void Limits::set_hook(int count) {
-  if (state_) vm::set_hook(L_, *state_, count ? hook : nullptr, count ? LUA_MASKCOUNT : 0, count);
+  const Hook wanted = count ? Hook{hook, LUA_MASKCOUNT, count} : host_hook_;
+  if (state_) vm::set_hook(L_, *state_, wanted.function, wanted.mask, wanted.count);
 }
 
 std::string Limits::text() const {

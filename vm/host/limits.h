@@ -70,7 +70,13 @@ class Limits {
   void describe(lua_State* L) noexcept;
   bool limits_calls() const { return instructions_ > 0 || time_us_ > 0; }
 
+  struct Hook {
+    lua_Hook function = nullptr;
+    int mask = 0, count = 0;
+  };
+
   lua_State* const L_;
+  Hook host_hook_;              // that the state had before the call
   vm::State* state_ = nullptr;  // none while the state is being opened
   const uint64_t instructions_;
   const int64_t time_us_;

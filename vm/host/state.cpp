@@ -2,14 +2,13 @@
 #include "vm/host/state.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <filesystem>
 #include <memory>
 #include <new>
-#include <system_error>
 
 #include "vm/bindings.h"
 #include "vm/call_depth.h"
@@ -238,6 +237,11 @@ void set_callbacks(perigee_state& state) {
 // Neither another handle nor another copy of the library may use the Lua state of the host.
 void refuse_other_uses(lua_State* L) {
   constexpr const char* kName = "perigee_state_attach";
+  const bool main = lua_pushthread(L);
+  need(main, kName, "lua", "the main thread of a Lua state, not a coroutine, which the collector may free");
+  lua_getfield(L, LUA_GLOBALSINDEX, "setmetatable");
+  need(lua_isfunction(L, -1), kName, "lua", "a Lua state with its standard libraries (luaL_openlibs)");
+  lua_settop(L, 0);
   need(!Limits::has(L), kName, "lua", "a Lua state that no other perigee_state uses");
   lua_getglobal(L, "package");
   if (lua_istable(L, -1)) lua_getfield(L, -1, "loaded");
@@ -279,14 +283,17 @@ void run_chunk(perigee_state* state, const char* function, const char* text, siz
 }
 
 std::string read_file(const char* path) {
-  std::error_code ignored;
-  FILE* file = std::filesystem::is_directory(path, ignored) ? nullptr : std::fopen(path, "rb");
-  if (!file) throw Failure(PERIGEE_NOT_FOUND, fmt::format("perigee_run_file: there is no file '{}'", path));
+  const auto fail = [&](perigee_status status) {
+    throw Failure(status, fmt::format("perigee_run_file: '{}': {}", path, std::strerror(errno)));
+  };
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path, "rb"), std::fclose);
+  if (!file && errno == ENOMEM) throw std::bad_alloc();
+  if (!file) fail(errno == ENOENT || errno == ENOTDIR ? PERIGEE_NOT_FOUND : PERIGEE_BAD_FILE);
   std::string text;
   char block[4096];
-  for (size_t n; (n = std::fread(block, 1, sizeof block, file)) > 0;) text.append(block, n);
-  std::fclose(file);
-  if (text.starts_with('#')) text.insert(0, "--");  // a line for the shell
+  for (size_t n; (n = std::fread(block, 1, sizeof block, file.get())) > 0;) text.append(block, n);
+  if (std::ferror(file.get())) fail(PERIGEE_BAD_FILE);  // as for a folder
+  if (text.starts_with('#')) text.insert(0, "--");      // a line for the shell
   return text;
 }
 

@@ -1,4 +1,7 @@
 // perigee_tensor_*
+#include <algorithm>
+#include <cstdint>
+
 #include "tensor/context.h"
 #include "vm/host/handles.h"
 
@@ -44,6 +47,16 @@ int64_t extent_of(const Type& type, const Dims& strides) {
   return plus(last, 1);
 }
 
+// Whether all elements of a bool tensor are 0 or 1.
+bool holds_bools(const unsigned char* data, const Dims& shape, const Dims& strides, int dim = 0) {
+  if (dim == shape.size()) return *data <= 1;
+  if (dim + 1 == shape.size() && strides[dim] == 1)
+    return std::all_of(data, data + shape[dim], [](unsigned char b) { return b <= 1; });
+  for (int64_t i = 0; i < shape[dim]; ++i)
+    if (!holds_bools(data + i * strides[dim], shape, strides, dim + 1)) return false;
+  return true;
+}
+
 }  // namespace
 
 perigee_status perigee_tensor_create(perigee_runtime* runtime, perigee_dtype dtype, int rank, const int64_t* shape,
@@ -76,6 +89,9 @@ Ref<perigee_tensor> pg::host::wrap(const char* function, void* data, DType dtype
   }
   array->contiguous = is_contiguous(type.shape, array->strides);
   const Bytes bytes = Bytes::of(extent_of(type, array->strides), uint64_t(size_of(type.dtype)));
+  need(bytes.count() < uint64_t(kMostSize), function, "strides", "strides within the memory of a process");
+  need(type.dtype != DType::kBool || holds_bools(static_cast<unsigned char*>(data), type.shape, array->strides),
+       function, "data", "bools that are 0 or 1");
   // The handle is made first: after the memory is borrowed, nothing may fail.
   Ref<perigee_tensor> tensor(new perigee_tensor(Value(array)));
   array->buffer = Buffer::borrow(data, bytes, release, user);

@@ -4,7 +4,10 @@
 #include <signal.h>
 
 #include <atomic>
+#include <system_error>
 #include <thread>
+
+#include "tensor/error.h"
 
 namespace pg::host {
 namespace {
@@ -34,9 +37,9 @@ void Watchdog::start() {
   try {
     std::thread([this] { run(); }).detach();
     started_ = true;
-  } catch (...) {
+  } catch (const std::system_error&) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
+    throw OutOfMemory("a limit of time needs a thread, and the system gives none");
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -8,7 +8,10 @@
  * handle.
  * Structs. Those that the host fills begin with their size: set it with PERIGEE_INIT, which zeroes the rest.
  * Threads. Runtimes, models and tensors may be used from any thread. A state may be used from one thread at a time, not
- * always the same, and not by a callback of its own. Only perigee_interrupt may be called while a state is in use.
+ * always the same, and not by a callback of its own. Only perigee_interrupt may be called while a state is in use. A
+ * thread needs a stack of 128 KiB; what scripts nest on it is limited by its size, at most 512 KiB. A process without
+ * memory for the first call of a new thread may be ended by the C library. After fork the child may go on with all
+ * handles that were not in use.
  * The host's process. The library sets no signal handler and no locale, and reads no environment variable of its own;
  * libraries that it loads may read theirs, such as OMP_NUM_THREADS. */
 #ifndef PERIGEE_H
@@ -53,7 +56,7 @@ typedef struct {
   perigee_status status;
   const char* message;   /* "chunk:line: op: text" */
   const char* traceback; /* the script's frames, innermost first, a line each; "" if there are none */
-  const char* chunk;     /* where the script raised it, or "" */
+  const char* chunk;     /* where the script raised it, or ""; longer names are cut to 59 characters, as Lua does */
   int line;              /* or 0 */
 } perigee_error;
 
@@ -131,7 +134,7 @@ typedef struct {
 /* An open file of the host. read and write return a number of bytes, which may be less than `size`; read returns 0 at
  * the end; less than 0 is a failure. close is called once: with commit = 1 after the whole content was written, else
  * with 0, and then what was written is to be dropped. A result below 0 means that the content could not be kept. Called
- * on the thread of the call that reads or writes. */
+ * on the thread of the call that reads or writes, or of the job: see Jobs. */
 typedef struct {
   void* handle;
   int64_t (*read)(void* handle, void* data, size_t size);
@@ -159,8 +162,8 @@ typedef struct {
    * short steps may count as one. time_limit_us is polled in ops, steps of loops and plans, long kernels and Lua code;
    * a C function of Lua is not interrupted. A call that reaches one ends with BUDGET_EXCEEDED, which pcall, coroutines
    * and message handlers cannot prevent. The JIT compiler is off in a state with one of these limits, because compiled
-   * code cannot be stopped: plain Lua is slower, ops are not. debug.sethook, jit.on and newproxy are not available. A
-   * trusted script can break limits by the FFI. */
+   * code cannot be stopped: plain Lua is slower, ops are not. debug.sethook, jit.on and newproxy are not available, the
+   * first also with a memory_limit. A trusted script can break limits by the FFI. */
   uint64_t instruction_limit;
   int64_t time_limit_us;
   void (*print)(void* user, const char* text, size_t size); /* a line with its end; NULL: dropped */
@@ -202,9 +205,10 @@ PERIGEE_API void perigee_runtime_release(perigee_runtime* runtime);
  * standard output. Errors: BAD_ARGUMENT, OUT_OF_MEMORY (also if memory_limit is too small), UNSUPPORTED. */
 PERIGEE_API perigee_status perigee_state_open(perigee_runtime* runtime, const perigee_state_config* config,
                                               perigee_state** out);
-/* Uses a LuaJIT 2.1 state of the host: sets package.loaded.perigee, and no global. The host keeps the state open longer
- * than the handle, and the state has one handle at a time. Errors: BAD_ARGUMENT (also if another runtime or handle has
- * it, or if it has loaded perigee's module, which is another copy of the library), OUT_OF_MEMORY, SCRIPT_ERROR. */
+/* Uses a LuaJIT 2.1 state of the host with its standard libraries: sets package.loaded.perigee, and no global. `lua` is
+ * the main thread of the state, not a coroutine. The host keeps the state open longer than the handle, and the state
+ * has one handle at a time. Errors: BAD_ARGUMENT (also if another runtime or handle has it, or if it has loaded
+ * perigee's module, which is another copy of the library), OUT_OF_MEMORY, SCRIPT_ERROR. */
 PERIGEE_API perigee_status perigee_state_attach(perigee_runtime* runtime, struct lua_State* lua, perigee_state** out);
 /* Closes a state that was opened; forgets one that was attached. Does nothing during a call of the state. */
 PERIGEE_API void perigee_state_close(perigee_state* state);
@@ -232,7 +236,8 @@ PERIGEE_API perigee_status perigee_get(perigee_state* state, const char* path, p
  * a finalizer ends may be lost for code without ops, unless the state has limits of calls. No effect between calls. */
 PERIGEE_API void perigee_interrupt(perigee_state* state);
 
-/* Collects garbage for about this many microseconds, or until a collection is complete. Errors: BAD_ARGUMENT. */
+/* Collects garbage for about this many microseconds, or until a collection is complete. A step of LuaJIT's collector is
+ * not cut: one through a table of 100 000 entries takes milliseconds. Errors: BAD_ARGUMENT. */
 PERIGEE_API perigee_status perigee_gc_step(perigee_state* state, int64_t budget_us);
 /* Fills the members that info->size covers. Errors: BAD_ARGUMENT. */
 PERIGEE_API perigee_status perigee_memory(perigee_state* state, perigee_memory_info* info);
@@ -251,7 +256,8 @@ PERIGEE_API perigee_status perigee_memory(perigee_state* state, perigee_memory_i
  * complete op or program has left.
  * Separate. A job begins outside of all scopes, such as pg.record, and with a copy of the default random state.
  * Threads. The functions belong to the thread that uses the state. A job has a thread of its own from its first slice
- * to its end, which runs only while the host waits in perigee_job_step. A job that is suspended inside a kernel keeps
+ * to its end, which runs only while the host waits in perigee_job_step; the callbacks of the state and C functions of
+ * the host run on it too. A job that is suspended inside a kernel keeps
  * the threads of that kernel, and other work gets new ones. */
 
 /* Makes a job that will call the function at `path` with these arguments. It runs nothing yet. Errors: those of
@@ -284,7 +290,9 @@ PERIGEE_API perigee_status perigee_tensor_create(perigee_runtime* runtime, perig
 /* The host's memory without a copy. strides: NULL for row-major. release, if not NULL, is called on any thread when the
  * last tensor that uses the memory is gone; not if the call fails. With NULL the memory must outlive every tensor that
  * a script made of it. Scripts never write into the memory; a host that does while they may read it makes a data race.
- * Errors: BAD_ARGUMENT (also for negative strides, and data that is not aligned to its elements), OUT_OF_MEMORY. */
+ * Bools are bytes of 0 and 1, which the call checks and a host that writes later keeps to: ops that count others may
+ * read beyond their results. Errors: BAD_ARGUMENT (also for negative strides, and data that is not aligned to its
+ * elements), OUT_OF_MEMORY. */
 PERIGEE_API perigee_status perigee_tensor_wrap(perigee_runtime* runtime, void* data, perigee_dtype dtype, int rank,
                                                const int64_t* shape, const int64_t* strides,
                                                void (*release)(void* user, void* data), void* user,
