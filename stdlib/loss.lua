@@ -36,22 +36,6 @@ local function define(name, names, spec)
   return class
 end
 
--- Reshapes weights, one per sample, so that they broadcast along the batch dim.
-local function spread(weight, l, axis)
-  if not core.is_tensor(weight) then return weight end
-  local rank = l:dim()
-  if weight:dim() ~= 1 or rank < 2 then return weight end
-  local shape = {}
-  for i = 1, rank do shape[i] = i == axis and -1 or 1 end
-  return weight:reshape(shape)
-end
-
-local function weigh(self, l, sample_weight)
-  if sample_weight ~= nil then l = l * spread(sample_weight, l, self._batch_axis) end
-  if self._weight ~= 1 then l = l * self._weight end
-  return l
-end
-
 -- Returns label in the shape of pred, or another two arguments with their names. Raises if the number of elements differs.
 local function like(self, label, pred, name, of)
   if core.tracing() then  -- reading a size would guard it
@@ -61,6 +45,23 @@ local function like(self, label, pred, name, of)
     return label:reshape_as(pred)
   end
   core.arg_error(self._name, name or "label", ("as many elements as %s, which is %s"):format(of or "pred", core.describe(pred)), label)
+end
+
+-- Reshapes weights, one per sample, so that they broadcast along the batch dim.
+local function spread(self, weight, l)
+  if not core.is_tensor(weight) then return weight end
+  local rank, own = l:dim(), weight:dim()
+  if own > rank then return like(self, weight, l, "sample_weight", "the losses") end
+  if own ~= 1 or rank < 2 then return weight end
+  local shape = {}
+  for i = 1, rank do shape[i] = i == self._batch_axis and -1 or 1 end
+  return weight:reshape(shape)
+end
+
+local function weigh(self, l, sample_weight)
+  if sample_weight ~= nil then l = l * spread(self, sample_weight, l) end
+  if self._weight ~= 1 then l = l * self._weight end
+  return l
 end
 
 local other_dims = {}
@@ -143,12 +144,7 @@ local SoftmaxCE = define("SoftmaxCrossEntropyLoss", {"axis", "sparse_label", "fr
 losses.SoftmaxCELoss = SoftmaxCE
 
 local per_sample = {reduction = "none"}
-local integers = {int64 = true, int32 = true, uint8 = true, int8 = true}
-
-local function class_labels(label)
-  if integers[label.dtype] then return label end
-  return label:to("int64")
-end
+local class_labels = core.require("support.class_labels")
 
 -- Returns the loss of class labels, in the shape of pred without its class dim. The ops check that labels are in 1..C.
 local function sparse_loss(self, pred, label, axis)
@@ -247,7 +243,8 @@ function PoissonNLLLoss:forward(pred, label, sample_weight, epsilon)
   if self._from_logits then l = ops.exp(pred) - label * pred
   else l = pred - label * ops.log(pred + (epsilon or 1e-8)) end
   if self._compute_full then
-    local stirling = label * ops.log(label) - label + 0.5 * ops.log(2 * math.pi * label)
+    local n = ops.maximum(label, 1)  -- others are not used, but their gradients would be NaN
+    local stirling = n * ops.log(n) - n + 0.5 * ops.log(2 * math.pi * n)
     l = l + ops.where(ops.gt(label, 1), stirling, 0)
   end
   return ops.mean(weigh(self, l, sample_weight))
@@ -258,14 +255,8 @@ end
 --- Example: return pg.loss.CosineEmbeddingLoss()(pg.tensor{{1, 2}, {1, 2}}, pg.tensor{{2, 4}, {3, 0}}, pg.tensor{1, -1})
 local CosineEmbeddingLoss = define("CosineEmbeddingLoss", {"weight", "batch_axis", "margin"}, {margin = 0})
 
-local function cosine(x, y)
-  local xy = ops.sum(x * y, -1)
-  local norms = ops.sqrt(ops.sum(x * x, -1)) * ops.sqrt(ops.sum(y * y, -1))
-  return xy / ops.maximum(norms, 1e-12)
-end
-
 function CosineEmbeddingLoss:forward(x1, x2, label, sample_weight)
-  local similarity = cosine(like(self, x1, x2, "x1", "x2"), x2)
+  local similarity = ops.cosine_similarity(like(self, x1, x2, "x1", "x2"), x2, -1)
   label = like(self, label, similarity, "label", "the similarities")
   local apart = ops.relu(similarity - self._margin)
   return weigh(self, ops.where(ops.eq(label, 1), 1 - similarity, apart), sample_weight)

@@ -3,6 +3,8 @@ local core = ...
 local args = core.require("support.args")
 local choose = core.require("support.namespace").choose
 local class = core.require("support.class")
+local class_labels = core.require("support.class_labels")
+local floats = core.require("param").floats
 local ops = core.ops
 local metrics = {}
 
@@ -139,6 +141,12 @@ local function require_count(self, label, pred)
   core.fail(self.name, "bad argument 'preds' (expected %d predictions like labels, got %d; the order is metric:update(labels, preds))", label:numel(), pred:numel())
 end
 
+-- Raises unless preds holds a row of scores or probabilities for each label.
+local function require_rows(self, label, pred, what)
+  if pred:dim() > 0 and label:numel() * pred:size(-1) == pred:numel() then return end
+  core.fail(self.name, "bad argument 'preds' (expected a row of %s for each of %d labels, got %s)", what or "probabilities", label:numel(), core.describe(pred))
+end
+
 --- pg.metric.Accuracy({axis = 2}): the share of correct predictions. pred holds class indices (in the shape of labels),
 --- or scores with the classes along axis. Raises if labels and predictions differ in number.
 --- Example: local metric = pg.metric.Accuracy()
@@ -168,16 +176,19 @@ end
 
 function TopKAccuracy:measure(label, pred)
   require_order(self, label, pred)
+  require_rows(self, label, pred, "scores")
   local classes = pred:size(2)
   local order = ops.argsort(pred, 2, true):narrow(2, 1, math.min(self.top_k, classes))
   local hits = ops.eq(order, label:to("int64"):reshape{-1, 1})
   return hits:sum(), label:numel()
 end
 
--- Returns label in the dtype and shape of pred, so that the two never broadcast against each other.
+-- Returns both in a dtype in which differences neither wrap nor overflow. label gets the shape of pred, so that the two
+-- never broadcast against each other.
 local function columns(self, label, pred)
   require_count(self, label, pred)
-  return label:to(pred.dtype):reshape_as(pred), pred
+  local dtype = floats[pred.dtype] and pred.dtype ~= "float64" and "float32" or "float64"
+  return label:to(dtype):reshape_as(pred), pred:to(dtype)
 end
 
 --- pg.metric.MAE(): the mean of |label - pred|, averaged over updates.
@@ -208,12 +219,9 @@ define("MSE", "mse").measure = squared_error
 local RMSE = define("RMSE", "rmse")
 function RMSE:measure(label, pred) return ops.sqrt((squared_error(self, label, pred)):to("float64")), 1 end
 
-local function picked(label, pred) return ops.gather(pred, 2, label:to("int64"):reshape{-1, 1}):reshape{-1} end
-
--- Raises unless preds holds a row of probabilities for each label.
-local function require_rows(self, label, pred)
-  if pred:dim() > 0 and label:numel() * pred:size(-1) == pred:numel() then return end
-  core.fail(self.name, "bad argument 'preds' (expected a row of probabilities for each of %d labels, got %s)", label:numel(), core.describe(pred))
+-- Returns the probability of each label. Raises for labels outside of 1..C.
+local function picked(label, pred)
+  return -ops.nll_loss(pred:reshape{-1, pred:size(-1)}, class_labels(label):reshape{-1}, {reduction = "none"})
 end
 
 local function negative_log(self, label, pred)
@@ -245,15 +253,14 @@ local Perplexity = define("Perplexity", "perplexity", {"ignore_label"}, {ignore_
 function Perplexity:measure(label, pred)
   require_order(self, label, pred)
   require_rows(self, label, pred)
-  local classes = pred:size(-1)
-  local kept, n = label:to("int64"):reshape{-1}, label:numel()
+  local kept, n = class_labels(label):reshape{-1}, label:numel()
   local safe, weight = kept, nil
   if self.ignore_label ~= nil then
     weight = ops.ne(kept, self.ignore_label)
     safe = ops.where(weight, kept, ops.ones_like(kept))
     n = weight:sum()
   end
-  local logs = ops.log(ops.maximum(picked(safe, pred:reshape{-1, classes}), 1e-10))
+  local logs = ops.log(ops.maximum(picked(safe, pred), 1e-10))
   if weight then logs = logs * weight:to(logs.dtype) end
   return -logs:sum(), n
 end
@@ -269,7 +276,8 @@ local Loss = define("Loss", "loss")
 function Loss:update(_, preds)
   args.self("update", self, "metric")
   for _, pred in ipairs(as_list("Loss", "preds", preds)) do
-    add(self, pred:detach():sum(), pred:numel())
+    local wide = pred.dtype == "float64" and "float64" or floats[pred.dtype] and "float32" or nil
+    add(self, pred:detach():sum{dtype = wide}, pred:numel())
   end
 end
 
@@ -294,7 +302,9 @@ local function confusion(self, label, pred)
     pred = ops.argmax(pred, 2)
   end
   require_count(self, label, pred)
-  local positive, said = ops.eq(label:reshape{-1}, 2), ops.eq(pred:reshape{-1}, 2)
+  local table_of_positive = ops.tensor({{0}, {1}}, {device = label.device})  -- it has no other classes
+  local positive = ops.embedding(class_labels(label), table_of_positive):reshape{-1}:gt(0.5)
+  local said = ops.eq(pred:reshape{-1}, 2)
   local function count(x) return addend(x:sum()) end
   local hits, n = count(ops.logical_and(positive, said)), label:numel()
   local wrong, missed = count(said) - hits, count(positive) - hits

@@ -145,13 +145,13 @@ function sparse.is_fresh(p)
   return parts.dense == true
 end
 
--- Returns the sum of the rows with equal indices, for each position of index: all sizes are those of index.
+-- Returns the sum of the rows with equal indices, for each position of index: all sizes are those of index, and none is
+-- read.
 local function sum_equal(index, rows)
-  local n = index:size(1)
   local sorted, order = index:sort()
-  local first = ops.cat({ops.ones({math.min(n, 1)}, {dtype = "int64", device = index.device}),
-                         sorted[{{2, n}}]:ne(sorted[{{1, n - 1}}]):to("int64")}, 1)
-  local segment = ops.index_copy(ops.zeros_like(index), 1, order, first:cumsum(1))
+  -- Where another index begins. The first position counts unless all are equal.
+  local begins = sorted:ne(sorted:roll(1)):to("int64"):cumsum(1)
+  local segment = ops.index_copy(ops.zeros_like(index), 1, order, begins:clamp{min = 1})
   return ops.index_add(ops.zeros_like(rows), 1, segment, rows):index_select(1, segment)
 end
 

@@ -205,7 +205,8 @@ end
 local function is_better(self, metric)
   local best, margin = self._best, self.threshold
   if self.threshold_mode == "rel" then margin = margin * math.abs(best) end
-  if math.abs(best) == math.huge then return metric == metric and metric ~= best end
+  local worst = self.mode == "min" and math.huge or -math.huge
+  if math.abs(best) == math.huge then return best == worst and metric == metric and metric ~= worst end
   if self.mode == "min" then return metric < best - margin end
   return metric > best + margin
 end

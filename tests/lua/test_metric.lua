@@ -188,3 +188,32 @@ t.test("PCC refuses what is no class", function()
   t.error_contains(function() pcc:update(pg.tensor{0 / 0, 1}, pg.tensor{1, 2}) end, "expected classes up to 4096")
   t.error_contains(function() pcc:update(pg.tensor{1, 1, 2}, pg.tensor{1, 2}) end, "expected 3 predictions like labels, got 2")
 end)
+
+local function value(metric, label, pred)
+  metric:update(label, pred)
+  return (select(2, metric:get()))
+end
+
+t.test("differences neither wrap nor truncate, sums of half precision do not overflow", function()
+  local function small(x, dtype) return pg.tensor(x, {dtype = dtype}) end
+  t.equal(value(pg.metric.MAE(), small({2, 4}, "uint8"), small({4, 2}, "uint8")), 2)
+  t.equal(value(pg.metric.MSE(), small({100}, "int8"), small({-100}, "int8")), 40000)
+  t.equal(value(pg.metric.RMSE(), small({100}, "int8"), small({-100}, "int8")), 200)
+  t.equal(value(pg.metric.MAE(), pg.tensor{1.5, 2.5}, small({2, 4}, "int64")), 1)
+  t.equal(value(pg.metric.Loss(), nil, pg.ones({70000}, {dtype = "float16"})), 1)
+end)
+
+t.test("labels outside of the classes and wrong counts are errors", function()
+  local probabilities = pg.tensor{{0.8, 0.2}}
+  for _, name in ipairs{"CrossEntropy", "NegativeLogLikelihood", "Perplexity"} do
+    for _, label in ipairs{-1, 0, 3, 1.7} do
+      t.error_contains(function() value(pg.metric[name](), pg.tensor{label}, probabilities) end, "expected labels from 1 to 2")
+    end
+  end
+  for _, name in ipairs{"F1", "MCC"} do
+    t.error_contains(function() value(pg.metric[name](), pg.tensor{0, 1}, pg.tensor{1, 2}) end, "from 1 to 2")
+  end
+  t.error_contains(function() value(pg.metric.TopKAccuracy(3), pg.tensor{2}, pg.rand(3, 4)) end,
+                   "expected a row of scores for each of 1 labels")
+  t.equal(value(pg.metric.Perplexity{ignore_label = 0}, pg.tensor{0, 1}, pg.tensor{{0.8, 0.2}, {0.5, 0.5}}) - 2 < 1e-6, true)
+end)

@@ -173,3 +173,13 @@ t.test("wrong arguments of schedules", function()
   t.error_contains(function() schedules.Plateau():step() end, "bad argument 'metric' (expected a number")
   t.error_contains(function() return schedules.ReduceLROnPlateau end, "lr_scheduler.Plateau()")
 end)
+
+t.test("no metric is better than an infinite one that was measured", function()
+  local plateau = schedules.Plateau{mode = "max", patience = 0, factor = 0.1, base_lr = 1}
+  local rates = {}
+  for i, metric in ipairs{1, math.huge, 0.5, 0.4} do
+    plateau:step(metric)
+    rates[i] = plateau(1)
+  end
+  t.close(pg.tensor(rates), pg.tensor{1, 1, 0.1, 0.01})
+end)

@@ -403,6 +403,18 @@ t.test("lookups in the body of a loop have a dense gradient", function()
   end
 end)
 
+t.test("a jitted step takes batches of any size without a new trace", function()
+  local layer = make()
+  local trainer = optim.Trainer(layer, "sgd", {learning_rate = 1})
+  local step = pg.jit(function(x)
+    pg.record(function() return layer(x):sum() end):backward()
+    trainer:step(1)
+  end)
+  for _, list in ipairs{{}, {1}, {2, 2}, {6, 1, 6}, {3, 3, 3, 3}, {}} do step(ids(list)) end
+  t.equal(step:cache_info().traces, 1)
+  t.equal(layer.weight:sum(2):totable(), {-3, -3, -9, 3, 3, -3})
+end)
+
 t.test("a hybridized net: modes, frozen weights, another weight, files", function()
   local layer = make()
   local net = nn.HybridSequential{layer, nn.Dense(2, {in_units = columns, flatten = false, weight_initializer = "ones"})}
