@@ -36,9 +36,9 @@ std::vector<Var> decompose_batch_norm(Rule& c) {
   const DType t = stat_dtype(c.input(0).dtype());
   const Var factor = call<"rsqrt">(as_dtype(c.in(2), t) + Var(c.attr<double>("eps")));
   const Var scale = c.has(3) ? factor * c.in(3) : factor;
-  const Var moved = as_dtype(c.in(1), t) * scale;
+  const Var mean = as_dtype(c.in(1), t), moved = call<"detach">(mean * scale);  // its gradients are those of center
   const Var shift = c.has(4) ? c.in(4) - moved : -moved;
-  return {call<"scale_shift">({c.in(0), scale, shift}, {}), call<"detach">(c.in(1)), call<"detach">(c.in(2))};
+  return {call<"scale_shift">({c.in(0), scale, shift, mean}, {}), call<"detach">(c.in(1)), call<"detach">(c.in(2))};
 }
 
 void infer_batch_norm_train(Infer& c) {

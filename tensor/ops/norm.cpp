@@ -139,7 +139,7 @@ void vjp_row_norm(Vjp& c) {
     c.set(1, sums[0]);
     if (bias) c.set(2, sums[1]);
   } else if (bias) {
-    c.set(2, c.dy(0));  // backward sums it to the shape of the bias
+    c.set(2, as_dtype(c.dy(0), stat_dtype(x.dtype())));  // backward sums it to the shape of the bias
   }
 }
 
@@ -173,17 +173,17 @@ void infer_row_norm_dx(Infer& c) {
 void infer_row_norm_dw(Infer& c) {
   check_row_derivative(c);
   const Dims shape{std::span<const int64_t>(c.attr<Ints>("normalized_shape"))};
-  c.output(c.dtype(0), shape);
-  c.output(c.dtype(0), shape);
+  const DType t = stat_dtype(c.dtype(0));  // weights of layers in half precision may be float32
+  c.output(t, shape);
+  c.output(t, shape);
 }
 
 std::vector<Var> decompose_row_norm_dw(Rule& c) {
-  const DType t = c.input(0).dtype();
-  const Var x = as_dtype(c.in(0), stat_dtype(t)), dy = as_dtype(c.in(3), stat_dtype(t));
+  const DType t = stat_dtype(c.input(0).dtype());
+  const Var x = as_dtype(c.in(0), t), dy = as_dtype(c.in(3), t);
   const Var xhat = (c.attr<bool>("centered") ? x - c.in(1) : x) * c.in(2);
   const AttrValue shape = c.raw("normalized_shape");
-  return {as_dtype(call<"sum_to">(dy * xhat, {{"shape", shape}}), t),
-          as_dtype(call<"sum_to">(dy, {{"shape", shape}}), t)};
+  return {call<"sum_to">(dy * xhat, {{"shape", shape}}), call<"sum_to">(dy, {{"shape", shape}})};
 }
 
 std::vector<Var> decompose_layer_norm(Rule& c) {
@@ -253,8 +253,18 @@ void vjp_scale_shift(Vjp& c) {
   const int rank = c.in(0).rank();
   const Ints dims = all_but_channels(rank);
   if (c.needs(0)) c.set(0, c.dy() * per_channel(c.in(1), rank));
-  if (c.needs(1)) c.set(1, call<"sum">(c.dy() * c.in(0), {{"dim", dims}}));
-  if (c.needs(2)) c.set(2, call<"sum">(c.dy(), {{"dim", dims}}));
+  const DType t = stat_dtype(c.in(0).dtype());
+  const Var dy = as_dtype(c.dy(), t);
+  if (c.needs(1)) {
+    Var x = as_dtype(c.in(0), t);
+    if (c.has(3)) x = x - per_channel(c.in(3), rank);
+    c.set(1, call<"sum">(dy * x, {{"dim", dims}}));
+  }
+  const bool moves = c.has(3) && c.needs(3);
+  if (!c.needs(2) && !moves) return;
+  const Var sum = call<"sum">(dy, {{"dim", dims}});
+  c.set(2, sum);
+  if (moves) c.set(3, -(sum * c.in(1)));
 }
 
 const char* const kRowExample = "return pg.tensor({{1, 2, 3}}):layer_norm{3}";
@@ -331,12 +341,14 @@ void add_norm_ops(Registry& r) {
        .infer = infer_instance_norm,
        .decompose = decompose_instance_norm},
       {.name = "scale_shift",
-       .doc = "x times scale plus shift, both with one element per channel (dim 2).",
+       .doc = "x times scale plus shift, both with one element per channel (dim 2). With `center`, whose product with "
+              "scale shift has lost without history, the gradients are those of (x - center) scale: so sums that "
+              "would cancel are not formed.",
        .example = "return pg.randn(2, 4, 3):instance_norm()",
-       .inputs = {kX, {"scale", kFloating}, {"shift", kFloating}},
+       .inputs = {kX, {"scale", kFloating}, {"shift", kFloating}, {"center", kFloating, Arity::kOptional}},
        .infer = infer_scale_shift,
        .vjp_all = vjp_scale_shift,
-       .vjp_uses = "x scale",
+       .vjp_uses = "x scale center",
        .decompose = decompose_scale_shift,
        .traits = kHidden | kTotal},
   };

@@ -18,24 +18,28 @@ Var log_of(const Var& x) {
   return Var(*x.context(), Value(std::log(x.value().number())));
 }
 
+// Gradients that are 0 where a factor is not finite replace an operand of that factor, not the product: so they are 0
+// as functions of dy too (jvp), and their own gradients are finite.
+
 // d x^y / dx = y x^(y - 1). It is 0 for y = 0, even at x = 0.
 Var pow_base_grad(Vjp& c) {
   const Var x = c.in(0), y = c.in(1);
   if (is_number(y, 0)) return Var();
   if (is_number(y, 1)) return c.dy();
   if (is_number(y, 2)) return c.dy() * x * 2.0;
-  const Var grad = c.dy() * (y * call<"pow">(x, y - 1.0));
-  return y.value().is_number() ? grad : call<"where">(call<"eq">(y, 0.0), 0.0, grad);
+  const Var less = y.value().is_number() ? y - 1.0 : call<"where">(call<"eq">(y, 0.0), 0.0, y - 1.0);
+  return c.dy() * (y * call<"pow">(x, less));
 }
 
 // d x^y / dy = x^y log(x). It is 0 at x = 0 for y >= 0.
 Var pow_exponent_grad(Vjp& c) {
   const Var x = c.in(0), y = c.in(1);
-  if (x.value().is_number() && x.value().number() == 0)
-    return call<"where">(call<"ge">(y, 0.0), 0.0, c.dy() * c.out() * log_of(x));
-  const Var grad = c.dy() * c.out() * log_of(x);
-  if (x.value().is_number()) return grad;
-  return call<"where">(call<"logical_and">(call<"eq">(x, 0.0), call<"ge">(y, 0.0)), 0.0, grad);
+  if (x.value().is_number()) {
+    const Var slope = x.value().number() == 0 ? call<"where">(call<"ge">(y, 0.0), 0.0, log_of(x)) : log_of(x);
+    return c.dy() * c.out() * slope;
+  }
+  const Var flat = call<"logical_and">(call<"eq">(x, 0.0), call<"ge">(y, 0.0));
+  return c.dy() * c.out() * log_of(call<"where">(flat, 1.0, x));
 }
 
 // The operand that maximum or minimum selects gets the cotangent; equal operands share it.
@@ -219,7 +223,7 @@ static void add_arithmetic(Registry& r) {
        .example = "return pg.copysign(pg.tensor({1, 2}), pg.tensor({-1, 1}))",
        .inputs = {{"x", kAnyDType, Arity::kOne, 0.2, 2}, {"y", kAnyDType, Arity::kOne, 0.2, 2}},
        .result = Result::kFloat,
-       .vjp = {[](Vjp& c) { return call<"where">(call<"eq">(c.in(0), 0.0), 0.0, c.dy() * (c.out() / c.in(0))); },
+       .vjp = {[](Vjp& c) { return c.dy() * (c.out() / call<"where">(call<"eq">(c.in(0), 0.0), 1.0, c.in(0))); },
                no_gradient},
        .vjp_uses = "x out",
        .traits = kPointwise},

@@ -87,19 +87,24 @@ std::vector<Var> decompose_logit(Rule& c) {
   return {call<"where">(call<"lt">(x, 0.25), odds, call<"log1p">((x * 2.0 - 1.0) / (1.0 - x)))};
 }
 
+// Gradients that are 0 where a factor is not finite replace an operand of that factor, not the product: so they are 0
+// as functions of dy too (jvp), and their own gradients are finite.
+
 // 1 / (x (1 - x)), 0 where x was limited, and NaN where the result is.
 Var vjp_logit(Vjp& c) {
   const Var x = c.in(0);
   const double eps = c.has_attr("eps") ? c.attr<double>("eps") : 0;
   const Var outside = call<"logical_or">(call<"lt">(x, eps), call<"gt">(x, 1 - eps));
-  return call<"where">(outside, c.has_attr("eps") ? 0.0 : kNan, c.dy() / (x * (1.0 - x)));
+  const double limited = c.has_attr("eps") ? std::numeric_limits<double>::infinity() : kNan;
+  return c.dy() / call<"where">(outside, limited, x * (1.0 - x));
 }
 
 // dy log(y), and 0 where x is 0 and log(y) is not finite.
 Var grad_xlogy(Vjp& c) {
-  const Var y = c.in(1), slope = call<"xlogy">(c.dy(), y), zero = call<"eq">(c.in(0), 0.0);
-  if (!y.value().is_number()) return call<"where">(call<"logical_and">(zero, call<"le">(y, 0.0)), 0.0, slope);
-  return y.value().number() <= 0 ? call<"where">(zero, 0.0, slope) : slope;
+  const Var y = c.in(1), zero = call<"eq">(c.in(0), 0.0);
+  if (!y.value().is_number())
+    return call<"xlogy">(c.dy(), call<"where">(call<"logical_and">(zero, call<"le">(y, 0.0)), 1.0, y));
+  return call<"xlogy">(c.dy(), y.value().number() <= 0 ? call<"where">(zero, 1.0, y) : y);
 }
 
 OpDef on_integers(const char* name, const char* doc, const char* example, uint32_t traits = 0) {

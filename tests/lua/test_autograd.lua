@@ -509,3 +509,23 @@ t.test("a carry that a head reaches through the steps gets its gradient", functi
     t.equal(b.grad, pg.tensor{2})
   end
 end)
+
+t.test("where a gradient is 0 beside a factor that is not finite, jvp is 0 and second gradients are finite", function()
+  local zeros = pg.zeros(4)
+  local forms = {
+    logit = {function(x) return x:logit(0.001) end, pg.tensor{0, 1}, {0, 0}},
+    ["0^x"] = {function(x) return 0 ^ x end, pg.tensor{0, 1, 2, 0.5}, {0, 0, 0, 0}},
+    ["x^y"] = {function(x) return x ^ pg.tensor{0, 1, 2, 3} end, zeros, {0, 1, 0, 0}},
+    ["y^x"] = {function(x) return zeros ^ x end, pg.tensor{0, 1, 2, 3}, {0, 0, 0, 0}},
+    copysign = {function(x) return x:copysign(-1) end, pg.tensor{0, 1, -1}, {0, -1, 1}},
+    xlogy = {function(x) return x:xlogy(pg.tensor{0, 1, 2}) end, pg.tensor{0, 1, 1}, {0, 0, math.log(2)}},
+  }
+  for name, case in pairs(forms) do
+    local f, x, expected = unpack(case)
+    local _, slope = pg.jvp(f, {x}, {pg.ones_like(x)})
+    t.close(slope, pg.tensor(expected), {what = name})
+    t.close(pg.grad(function(v) return f(v):sum() end)(x), pg.tensor(expected), {what = name})
+    local second = pg.grad(function(v) return pg.grad(function(w) return f(w):sum() end)(v):sum() end)(x)
+    if name ~= "x^y" then t.check(second:isfinite():all():item(), name .. ": " .. tostring(second)) end
+  end
+end)

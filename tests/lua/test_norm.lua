@@ -107,3 +107,51 @@ t.test("rows of large arrays have the bits of rows by themselves", function()
     end
   end
 end)
+
+t.test("float32 parameters of layers in half precision have gradients of float32", function()
+  local n = 20000
+  for name, dims in pairs{LayerNorm = {4}, InstanceNorm = {4, 3}, GroupNorm = {4, 3}, BatchNorm = {4}} do
+    for _, dtype in ipairs{"float16", "bfloat16"} do
+      for _, frozen in ipairs{false, name == "BatchNorm" or nil} do
+        local net = pg.nn[name](frozen and {use_global_stats = true} or name == "InstanceNorm" and {scale = true} or {})
+        net:initialize()
+        net(pg.ones(2, unpack(dims)))
+        net:to(dtype)
+        for _ = 1, 2 do
+          local x = pg.randn(n, unpack(dims)):to(dtype)
+          pg.record(function() return (net(x) * 10):sum{dtype = "float32"} end):backward()
+          t.equal(net.beta.grad.dtype, "float32")
+          local each = 10 * n * (dims[2] or 1) * 4 / net.beta:numel()
+          t.close(net.beta.grad, pg.full({net.beta:numel()}, each), {rtol = 1e-6, what = name .. dtype})
+          t.check(net.gamma.grad:isfinite():all():item(), name)
+          net:hybridize()
+        end
+      end
+    end
+  end
+end)
+
+t.test("the gradient of a frozen batch norm's scale keeps its digits far from 0", function()
+  pg.manual_seed(3)
+  for _, mean in ipairs{0, 50, 1e4} do
+    for _, dtype in ipairs{"float32", "float16", "bfloat16"} do
+      if dtype == "float32" or mean < 100 then
+        local x, k = (pg.randn(512, 2) + mean):to(dtype), pg.randn(512, 2):to(dtype)
+        local function slope(to)
+          local gamma, beta = pg.ones({2}, {dtype = to}):attach_grad(), pg.zeros({2}, {dtype = to}):attach_grad()
+          local at, var = pg.full({2}, mean, {dtype = to}), pg.ones({2}, {dtype = to})
+          local a, b = x, k
+          if to == "float64" then a, b = x:to(to), k:to(to) end
+          pg.record(function()
+            return (pg.batch_norm(a, at, var, gamma, beta, {training = false}) * b):sum{dtype = to}
+          end):backward()
+          return gamma.grad:to("float64"), beta.grad:to("float64")
+        end
+        local gamma, beta = slope("float32")
+        local exact, shift = slope("float64")
+        t.close(gamma, exact, {rtol = 1e-4, atol = 1e-3, what = dtype .. " " .. mean})
+        t.close(beta, shift, {rtol = 1e-4, atol = 1e-3})
+      end
+    end
+  end
+end)
