@@ -1,5 +1,7 @@
 // Suspender: how a computation that runs in slices of time stops between two pieces of work.
 #pragma once
+#include <chrono>
+#include <cstdint>
 
 namespace pg {
 
@@ -11,6 +13,10 @@ class Suspender {
   // computation may call it, without locks; in parallel regions ThreadPool does. Throws Cancelled if there is no next
   // slice.
   virtual bool suspend() = 0;
+  // Before a poll: the work that follows it takes about so many nanoseconds; 0 if that is not known.
+  virtual void expect(int64_t) {}
+
+  static int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
   void poll() {
     if (due()) suspend();

@@ -1,14 +1,13 @@
 // Job: a function of a script that runs in slices of time.
 #pragma once
 #include <atomic>
-#include <chrono>
 #include <map>
 #include <memory>
 #include <semaphore>
 #include <string>
 #include <thread>
 
-#include "graph/exec/timed.h"
+#include "tensor/suspend.h"
 #include "vm/state.h"
 
 namespace pg::vm {
@@ -22,7 +21,7 @@ namespace pg::vm {
 // its own in it too, a copy of the one at the start, so that its numbers do not depend on what others do between two
 // slices. A job does not stop during a trace or a collector step of the library. Only perigee's State and Lua's global
 // state are shared, so a job may use and change what its host uses.
-class Job final : public TimedSuspender, public std::enable_shared_from_this<Job> {
+class Job final : public Suspender, public std::enable_shared_from_this<Job> {
  public:
   enum class Status { kReady, kRunning, kSuspended, kDone, kFailed };
 
@@ -56,7 +55,6 @@ class Job final : public TimedSuspender, public std::enable_shared_from_this<Job
   static void open(lua_State* L);
 
   Status status() const { return status_; }
-  bool is_under_way() const { return status_ != Status::kDone && status_ != Status::kFailed; }
   bool is_open() const { return state_ != nullptr; }  // whether neither end() nor the state has closed it
   // Of a job that is done: pushes the results. Returns their number.
   int push_results(lua_State* L) const;

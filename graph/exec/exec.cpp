@@ -4,7 +4,6 @@
 #include <cstring>
 #include <ctime>
 
-#include "graph/exec/timed.h"
 #include "graph/plan/fused.h"
 #include "tensor/anomaly.h"
 #include "tensor/device_table.h"
@@ -92,15 +91,14 @@ static void note_time(int64_t& took, int64_t now) {
 // A job may stop before each step, also in the commit section: it lends no memory that others see.
 void Execution::run_in_job(const Step& step) {
   if (step.control) return run_control(step);
-  auto* const timed = dynamic_cast<TimedSuspender*>(ctx_.suspender);
   if (frame_.took.empty()) frame_.took.resize(plan_.steps.size());
   int64_t& took = frame_.took[size_t(&step - plan_.steps.data())];
-  if (timed) timed->expect(took);
+  ctx_.suspender->expect(took);
   ctx_.poll();
-  const int64_t start = TimedSuspender::now();
+  const int64_t start = Suspender::now();
   const uint64_t suspensions = ctx_.suspensions;
   ctx_.cancellable([&] { run_kernel(step); });
-  if (ctx_.suspensions == suspensions) note_time(took, TimedSuspender::now() - start);
+  if (ctx_.suspensions == suspensions) note_time(took, Suspender::now() - start);
 }
 
 void Execution::run_step(const Step& step) {
@@ -118,16 +116,16 @@ void Execution::run_steps(const Step* first, size_t count) {
     for (size_t i = 0; i < count; ++i) run_step(first[i]);
     return;
   }
-  SmallVector<FusedKernel::Call, 16> calls;
+  SmallVector<TileCall, 16> calls;
   bool poll = false;
   const View* views = frame_.views.data();
   for (const Step* s = first; s < first + count; ++s) {
     poll |= s->poll;
-    calls.push_back({s->fused, {views + s->in, size_t(s->in_count)}, {views + s->out, size_t(s->out_count)}});
+    calls.push_back(s->fused->call({views + s->in, size_t(s->in_count)}, {views + s->out, size_t(s->out_count)}));
   }
   poll &= interruptible_;
   if (poll) ctx_.poll();
-  const auto run = [&] { first->fused->run_all(calls, queue_of(first->device)); };
+  const auto run = [&] { calls[0].kernel->run_all(calls, queue_of(first->device)); };
   if (poll && first + count <= plan_.steps.data() + plan_.commit) return ctx_.cancellable(run);
   run();
 }
@@ -170,13 +168,10 @@ double thread_seconds() {
   return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
 }
 
-// The attribute inlines the members that SuspendableRun calls too. Calls made the function run 3 % slower for a small
-// plan.
 class Run {
  public:
-  [[gnu::always_inline]] Run(const Plan& plan, Context& ctx, std::span<Value> inputs,
-                             std::span<const RandomKey> generators, const Spare* spare = nullptr,
-                             std::span<const Value> targets = {})
+  Run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators,
+      const Spare* spare = nullptr, std::span<const Value> targets = {})
       : plan_(plan), ctx_(ctx), inputs_(inputs), generators_(generators), lease_(*plan.frames), frame_(*lease_) {
     if (!targets.empty() && fit(targets)) targets_ = targets;
     const bool lends = spare && size_t(plan.lend) < plan.steps.size() && !keeps_operands(ctx);
@@ -185,8 +180,6 @@ class Run {
     bind_outputs();
     if (plan.invariant > 0) bind_kept();
   }
-
-  size_t first_step() const { return frame_.kept_before ? size_t(plan_.invariant) : 0; }
 
   void operator()(Values& out) {
     auto source = [this](int32_t input) -> const Ref<Buffer>& { return source_of(input); };
@@ -199,6 +192,9 @@ class Run {
       run_part(execution, first_step(), plan_.steps.size());
     take_outputs(out);
   }
+
+ private:
+  size_t first_step() const { return frame_.kept_before ? size_t(plan_.invariant) : 0; }
 
   // Returns the buffer of an input, or null if the input was copied for this run, or if the host or this run may write
   // into it.
@@ -217,7 +213,7 @@ class Run {
   }
 
   // Must not fail: the inputs may have been rewritten.
-  [[gnu::always_inline]] void take_outputs(Values& out) {
+  void take_outputs(Values& out) {
     if (made_) {
       for (int32_t input : plan_.sources) made_->sources.push_back(source_of(input));
       plan_.frames->kept_results().offer(made_);
@@ -232,10 +228,6 @@ class Run {
       out.push_back(o.same_as >= 0 ? out[size_t(o.same_as)] : alias(o, whole_of(plan_.storages[size_t(o.storage)])));
   }
 
-  const Plan& plan() const { return plan_; }
-  Frame& frame() { return frame_; }
-
- private:
   void bind_inputs() {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const Array* array = &inputs_[i].array();
@@ -447,66 +439,6 @@ void run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<cons
   out.clear();
   observed(ctx, Work::Kind::kProgram, plan.options.name,
            [&] { Run(checked_plan(plan, ctx, inputs.size()), ctx, inputs, generators, nullptr, targets)(out); });
-}
-
-// What a suspended run holds. Members of a later line refer to those of an earlier one.
-struct SuspendableRun::State {
-  std::shared_ptr<const Plan> plan;
-  Values inputs;
-  std::vector<RandomKey> generators;
-  Run run;
-  std::function<const Ref<Buffer>&(int32_t)> source;
-  Execution execution;
-
-  State(std::shared_ptr<const Plan> of, Context& ctx, Values in, std::span<const RandomKey> states)
-      : plan(std::move(of)),
-        inputs(std::move(in)),
-        generators(states.begin(), states.end()),
-        run(checked_plan(*plan, ctx, inputs.size()), ctx, inputs, generators),
-        source([this](int32_t input) -> const Ref<Buffer>& { return run.source_of(input); }),
-        execution(run.plan(), ctx, run.frame(), source) {
-    execution.refresh_packs();
-    execution.bind_generators(generators);
-  }
-};
-
-SuspendableRun::SuspendableRun(std::shared_ptr<const Plan> plan, Context& ctx, Values inputs,
-                               std::span<const RandomKey> generators)
-    : state_(new State(std::move(plan), ctx, std::move(inputs), generators)), next_(state_->run.first_step()) {}
-SuspendableRun::SuspendableRun(SuspendableRun&&) noexcept = default;
-SuspendableRun& SuspendableRun::operator=(SuspendableRun&&) noexcept = default;
-SuspendableRun::~SuspendableRun() = default;
-
-size_t SuspendableRun::steps() const { return live().run.plan().steps.size(); }
-
-SuspendableRun::State& SuspendableRun::live() const {
-  if (!state_) throw Error("plan: this run has failed, or its outputs were taken");
-  return *state_;
-}
-
-bool SuspendableRun::run(FunctionRef<bool(size_t next)> stop) {
-  State& state = live();
-  const size_t count = steps(), commit = size_t(state.run.plan().commit);
-  try {
-    while (next_ < count) {
-      const size_t end = next_ < commit ? next_ + 1 : count;
-      state.execution.run(next_, end);
-      next_ = end;
-      if (next_ < count && stop(next_)) return false;
-    }
-  } catch (...) {
-    state_.reset();
-    throw;
-  }
-  return true;
-}
-
-Values SuspendableRun::take() {
-  if (next_ < steps()) throw Error(fmt::format("plan: {} of {} steps have run", next_, steps()));
-  Values out;
-  live().run.take_outputs(out);
-  state_.reset();
-  return out;
 }
 
 }  // namespace pg

@@ -31,35 +31,6 @@ Values run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<co
 void run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators,
          std::span<const Value> targets, Values& out);
 
-// A run that can stop between two steps and go on later: its frame and position are values. Several runs of one plan
-// may be under way at once. Dropping the run abandons it. A branch or loop is one step, and so is the commit section,
-// because a run that stops in it would leave inputs half written.
-class SuspendableRun {
- public:
-  // Holds the plan and the inputs. The context must outlive the run. Runs no step yet.
-  SuspendableRun(std::shared_ptr<const Plan> plan, Context& ctx, Values inputs,
-                 std::span<const RandomKey> generators = {});
-  SuspendableRun(SuspendableRun&&) noexcept;
-  SuspendableRun& operator=(SuspendableRun&&) noexcept;
-  ~SuspendableRun();
-
-  // Runs the next step, and more of them until stop(next step) returns true or none is left. Returns whether none is
-  // left. If a step throws, the run has failed: its frame and inputs are released, and what it had not yet committed is
-  // as it was. Later calls throw Error.
-  bool run(FunctionRef<bool(size_t next)> stop);
-  size_t next() const { return next_; }  // the step that run() starts with
-  size_t steps() const;
-
-  // Returns the outputs, as the function run does. Requires that no step is left.
-  Values take();
-
- private:
-  struct State;
-  State& live() const;
-  std::unique_ptr<State> state_;
-  size_t next_ = 0;
-};
-
 // Returns the stream of a generator in step `step` of a branch or loop: SplitMix64 (Steele et al. 2014) of the
 // generator's seed, the tick of the node and the step. Steps of a loop count from 1. In a cond, 1 is then and 2 is
 // else.

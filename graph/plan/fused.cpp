@@ -1,82 +1,22 @@
 #include "graph/plan/fused.h"
 
 #include <algorithm>
-#include <atomic>
 
-#include "graph/plan/fused_body.h"
 #include "tensor/device_table.h"
 
 namespace pg {
 namespace {
 
-std::atomic<FusedCompiler> other_compiler{nullptr};
-
 DType work_dtype(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16 ? DType::kFloat32 : t; }
 
-// A body that the device has compiled.
-class TiledBody final : public FusedKernel {
- public:
-  TiledBody(TranslatedBody body, std::shared_ptr<const TileKernel> tiles)
-      : constants_(std::move(body.constants)),
-        order_(std::move(body.outputs)),
-        checks_(std::move(body.checks)),
-        tiles_(std::move(tiles)) {
-    for (size_t i = 0; i < order_.size(); ++i) ordered_ &= order_[i] == int32_t(i);
-  }
-
-  void run(std::span<const View> in, std::span<const View> out, void* stream) const override {
-    for (const DivisorCheck& c : checks_) check(c, in);
-    if (constants_.empty() && ordered_) return tiles_->run(in, out, stream);
-    const auto [all, sorted] = views(in, out);
-    tiles_->run(all, sorted, stream);
-  }
-
-  bool batches() const override { return constants_.empty() && ordered_ && checks_.empty() && tiles_->batches(); }
-  void run_all(std::span<const Call> calls, void* stream) const override {
-    SmallVector<TileCall, 16> tiles;
-    for (const Call& c : calls) tiles.push_back({static_cast<const TiledBody*>(c.kernel)->tiles_.get(), c.in, c.out});
-    tiles_->run_all(tiles, stream);
-  }
-
-  int64_t iterate(const Recurrence& given, std::span<const View> in, std::span<const View> out,
-                  int64_t most) const override {
-    if (!checks_.empty()) return -1;
-    const auto sorted_place = [&](int32_t output) {
-      return int32_t(std::find(order_.begin(), order_.end(), output) - order_.begin());
-    };
-    Recurrence r = given;
-    for (Recurrence::Carry& c : r.carries) c.out = sorted_place(c.out);
-    if (r.flag >= 0) r.flag = sorted_place(r.flag);
-    const auto [all, sorted] = views(in, out);
-    return tiles_->iterate(r, all, sorted, most);
-  }
-
- private:
-  // The views as the compiled body takes them.
-  std::pair<SmallVector<View, 16>, SmallVector<View, 8>> views(std::span<const View> in,
-                                                               std::span<const View> out) const {
-    SmallVector<View, 16> all(in);
-    SmallVector<View, 8> sorted;
-    for (const Value& v : constants_) all.push_back({&v.array().type, &v.array().strides, v.array().data()});
-    for (int32_t k : order_) sorted.push_back(out[size_t(k)]);
-    return {std::move(all), std::move(sorted)};
-  }
-
-  static void check(const DivisorCheck& c, std::span<const View> in) {
-    if (c.input >= 0) return tile_check(*c.op, in[size_t(c.input)]);
-    const Dims strides = contiguous_strides(c.type.shape);
-    const auto buffer = Buffer::allocate(Device{}, bytes_of(c.type));
-    const View view{&c.type, &strides, buffer->data};
-    c.kernel->run(in, {&view, 1});
-    tile_check(*c.op, view);
-  }
-
-  std::vector<Value> constants_;
-  std::vector<int32_t> order_;
-  std::vector<DivisorCheck> checks_;
-  std::shared_ptr<const TileKernel> tiles_;
-  bool ordered_ = true;
-};
+void check(const DivisorCheck& c, std::span<const View> in) {
+  if (c.input >= 0) return tile_check(*c.op, in[size_t(c.input)]);
+  const Dims strides = contiguous_strides(c.type.shape);
+  const auto buffer = Buffer::allocate(Device{}, bytes_of(c.type));
+  const View view{&c.type, &strides, buffer->data};
+  c.kernel->run(in, {&view, 1});
+  tile_check(*c.op, view);
+}
 
 }  // namespace
 
@@ -101,15 +41,49 @@ bool shares_body(const Node& reduction, const Type& reduced, int64_t row) {
 }
 
 std::shared_ptr<const FusedKernel> FusedKernel::compile(const Graph& body, Device device) {
-  if (const FusedCompiler compiler = other_compiler.load(std::memory_order_relaxed); compiler && host_reads(device))
-    if (auto kernel = compiler(body)) return kernel;
   TranslatedBody translated = translate_body(body);
   if (!translated.checks.empty() && !host_reads(device)) return nullptr;
   auto tiles = device_table(device).compile(device.index, translated.tiles);
   if (!tiles) return nullptr;
-  return std::make_shared<TiledBody>(std::move(translated), std::move(tiles));
+  return std::make_shared<FusedKernel>(std::move(translated), std::move(tiles));
 }
 
-FusedCompiler set_fused_compiler(FusedCompiler compiler) { return other_compiler.exchange(compiler); }
+FusedKernel::FusedKernel(TranslatedBody body, std::shared_ptr<const TileKernel> tiles)
+    : constants_(std::move(body.constants)),
+      order_(std::move(body.outputs)),
+      checks_(std::move(body.checks)),
+      tiles_(std::move(tiles)) {
+  for (size_t i = 0; i < order_.size(); ++i) ordered_ &= order_[i] == int32_t(i);
+}
+
+void FusedKernel::run(std::span<const View> in, std::span<const View> out, void* stream) const {
+  for (const DivisorCheck& c : checks_) check(c, in);
+  if (constants_.empty() && ordered_) return tiles_->run(in, out, stream);
+  const auto [all, sorted] = views(in, out);
+  tiles_->run(all, sorted, stream);
+}
+
+int64_t FusedKernel::iterate(const Recurrence& given, std::span<const View> in, std::span<const View> out,
+                             int64_t most) const {
+  if (!checks_.empty()) return -1;
+  const auto sorted_place = [&](int32_t output) {
+    return int32_t(std::find(order_.begin(), order_.end(), output) - order_.begin());
+  };
+  Recurrence r = given;
+  for (Recurrence::Carry& c : r.carries) c.out = sorted_place(c.out);
+  if (r.flag >= 0) r.flag = sorted_place(r.flag);
+  const auto [all, sorted] = views(in, out);
+  return tiles_->iterate(r, all, sorted, most);
+}
+
+// The views as the compiled body takes them.
+std::pair<SmallVector<View, 16>, SmallVector<View, 8>> FusedKernel::views(std::span<const View> in,
+                                                                          std::span<const View> out) const {
+  SmallVector<View, 16> all(in);
+  SmallVector<View, 8> sorted;
+  for (const Value& v : constants_) all.push_back({&v.array().type, &v.array().strides, v.array().data()});
+  for (int32_t k : order_) sorted.push_back(out[size_t(k)]);
+  return {std::move(all), std::move(sorted)};
+}
 
 }  // namespace pg

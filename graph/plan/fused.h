@@ -5,6 +5,7 @@
 #include <span>
 
 #include "graph/ir/ir.h"
+#include "graph/plan/fused_body.h"
 #include "tensor/kernel.h"
 #include "tensor/tile.h"
 
@@ -43,36 +44,30 @@ inline constexpr int kMaxFusedSteps = 256;  // nodes that are neither inputs nor
 // copysign can show, is unspecified.
 class FusedKernel {
  public:
-  // One run of a kernel, with the arguments of `run`.
-  struct Call {
-    const FusedKernel* kernel;
-    std::span<const View> in, out;
-  };
-
   // Throws Error "fused: …" for a body that breaks the rules above. Returns null for a body that the device does not
   // compile, or that needs checks of memory that the host cannot read.
   static std::shared_ptr<const FusedKernel> compile(const Graph& body, Device device = {});
-  virtual ~FusedKernel() = default;
+  FusedKernel(TranslatedBody body, std::shared_ptr<const TileKernel> tiles);
 
   // `in` has the types the body was compiled for, with any strides. `out` is contiguous. An output may use the memory
   // of an input with the same shape and element size, element for element, but must not overlap any other input. If run
   // throws Error (an integer division by zero), nothing has been written. `stream` is for devices other than the CPU.
-  virtual void run(std::span<const View> in, std::span<const View> out, void* stream = nullptr) const = 0;
+  void run(std::span<const View> in, std::span<const View> out, void* stream = nullptr) const;
   // See TileKernel::iterate. Throws nothing.
-  virtual int64_t iterate(const Recurrence&, std::span<const View> in, std::span<const View> out, int64_t most) const {
-    return (void)in, (void)out, (void)most, -1;
-  }
-  // See TileKernel::run_all. Throws nothing.
-  virtual bool batches() const { return false; }
-  virtual void run_all(std::span<const Call> calls, void* stream = nullptr) const {
-    for (const Call& c : calls) c.kernel->run(c.in, c.out, stream);
-  }
-};
+  int64_t iterate(const Recurrence& given, std::span<const View> in, std::span<const View> out, int64_t most) const;
+  // Whether runs may go to TileKernel::run_all, as calls.
+  bool batches() const { return constants_.empty() && ordered_ && checks_.empty() && tiles_->batches(); }
+  TileCall call(std::span<const View> in, std::span<const View> out) const { return {tiles_.get(), in, out}; }
 
-// Hook for a compiler that generates code for the CPU. compile() calls it first. It returns null for a body that the
-// vector machine should run. Its kernels keep the contract of FusedKernel. Returns the previous compiler, or null. Must
-// be set at start-up, before any graph is planned.
-using FusedCompiler = std::shared_ptr<const FusedKernel> (*)(const Graph& body);
-FusedCompiler set_fused_compiler(FusedCompiler compiler);
+ private:
+  std::pair<SmallVector<View, 16>, SmallVector<View, 8>> views(std::span<const View> in,
+                                                               std::span<const View> out) const;
+
+  std::vector<Value> constants_;
+  std::vector<int32_t> order_;
+  std::vector<DivisorCheck> checks_;
+  std::shared_ptr<const TileKernel> tiles_;
+  bool ordered_ = true;
+};
 
 }  // namespace pg

@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "graph/plan/fused.h"
 #include "tensor/call.h"
 #include "tensor/context.h"
 

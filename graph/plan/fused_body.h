@@ -2,10 +2,12 @@
 #pragma once
 #include <memory>
 
-#include "graph/plan/fused.h"
+#include "graph/ir/ir.h"
 #include "tensor/tile.h"
 
 namespace pg {
+
+class FusedKernel;
 
 // An integer divisor or exponent that is checked before anything is written.
 struct DivisorCheck {

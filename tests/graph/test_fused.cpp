@@ -383,34 +383,3 @@ TEST_CASE("fused: bodies that break the rules are refused") {
           for (const char* op : {"sum", "amax", "amin", "mean", "prod"}) g.output(g.op(op, {x}));
         }) == "fused: more than 4 reductions");
 }
-
-namespace {
-
-int tier_asked = 0;
-
-struct NothingKernel final : FusedKernel {
-  void run(std::span<const View>, std::span<const View> out, void*) const override { *out[0].as<float>() = 42; }
-};
-
-std::shared_ptr<const FusedKernel> tier(const Graph& body) {
-  ++tier_asked;
-  return body.outputs.size() == 1 ? std::make_shared<NothingKernel>() : nullptr;
-}
-
-}  // namespace
-
-TEST_CASE("fused: another tier is tried first") {
-  GraphMaker g;
-  const Operand x = g.input({1});
-  g.output(g.op("exp", {x}));
-  const Value inputs[] = {array({0})};
-  const FusedCompiler before = set_fused_compiler(tier);
-  const auto taken = FusedKernel::compile(g.graph);
-  g.output(x);
-  const auto left = FusedKernel::compile(g.graph);
-  CHECK((set_fused_compiler(before) == tier));
-  CHECK(tier_asked == 2);
-  CHECK(numbers(run_fused(*left, g.graph, inputs)[0]) == Numbers{1});
-  g.graph.outputs.pop_back();
-  CHECK(numbers(run_fused(*taken, g.graph, inputs)[0]) == Numbers{42});
-}
