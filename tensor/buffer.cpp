@@ -44,8 +44,6 @@ constexpr Bytes kMaxBytes = Bytes(uint64_t(1) << 47);  // no machine has more; s
 thread_local int64_t fail_countdown = 0;
 thread_local bool fail_persistent = false, fail_happened = false;
 thread_local size_t largest_request = kMaxBytes.count();
-thread_local OutOfMemoryHandler oom_handler = nullptr;
-thread_local void* oom_context = nullptr;
 
 bool guard_mode() {
   static const bool on = switched_on("PERIGEE_GUARD");
@@ -145,8 +143,7 @@ Ref<Buffer> Buffer::allocate(Device device, Bytes wanted) {
   Buffer* b = injected ? nullptr : try_allocate(device, wanted);
   if (!b) {
     Runtime::current().memory().flush();
-    const bool again = !oom_handler || oom_handler(oom_context, bytes);
-    if (again && !injected) b = try_allocate(device, wanted);
+    if (!injected) b = try_allocate(device, wanted);
   }
   if (!b) throw_out_of_memory(device, bytes);
   Runtime* const runtime = BufferAccess::runtime(b);
@@ -189,13 +186,6 @@ void Buffer::destroy(Buffer* b) {
   runtime.memory().give(b, size);
   runtime.release();
   if (lender.release) lender.release(lender.user, lender.data);
-}
-
-ScopedOutOfMemoryHandler::ScopedOutOfMemoryHandler(OutOfMemoryHandler handler, void* context)
-    : saved_handler_(std::exchange(oom_handler, handler)), saved_context_(std::exchange(oom_context, context)) {}
-ScopedOutOfMemoryHandler::~ScopedOutOfMemoryHandler() {
-  oom_handler = saved_handler_;
-  oom_context = saved_context_;
 }
 
 void fail_allocation(int64_t nth, bool persistent) {

@@ -36,20 +36,8 @@ class Buffer : public RefCounted<Buffer> {
   Runtime* runtime_ = nullptr;  // whose memory this is; kept alive
 };
 
-// Called once, outside of any lock, before an allocation fails. Returns whether to try again.
-using OutOfMemoryHandler = bool (*)(void* context, size_t bytes);
-struct ScopedOutOfMemoryHandler {
-  ScopedOutOfMemoryHandler(OutOfMemoryHandler handler, void* context);
-  ~ScopedOutOfMemoryHandler();
-
- private:
-  OutOfMemoryHandler saved_handler_;
-  void* saved_context_;
-};
-
-// For tests: the n-th allocation from now on (1: the next) fails, whatever the out-of-memory handler does. With
-// `persistent` all later ones fail too. 0 switches this off. Applies to the tensor memory that the calling thread
-// allocates.
+// For tests: the n-th allocation from now on (1: the next) fails. With `persistent` all later ones fail too. 0 switches
+// this off. Applies to the tensor memory that the calling thread allocates.
 void fail_allocation(int64_t nth, bool persistent = false);
 // Whether the requested failure has happened.
 bool allocation_failed();

@@ -164,24 +164,6 @@ TEST_CASE("buffer: impossibly large requests are errors") {
         "add: bad argument 'shape' (expected at most 2^56 elements, got 1073741824x1073741824, too many elements)");
 }
 
-TEST_CASE("buffer: the out-of-memory handler is called once before a request fails") {
-  struct Asked {
-    int times = 0;
-    size_t bytes = 0;
-  } asked;
-  ScopedOutOfMemoryHandler scope(
-      [](void* context, size_t bytes) {
-        auto* a = static_cast<Asked*>(context);
-        ++a->times;
-        a->bytes = bytes;
-        return true;
-      },
-      &asked);
-  CHECK_THROWS_AS(Buffer::allocate({}, Bytes(size_t(1) << 50)), OutOfMemory);
-  CHECK(asked.times == 1);
-  CHECK(asked.bytes == size_t(1) << 50);
-}
-
 TEST_CASE("buffer: injected failures are errors") {
   fail_allocation(2);
   CHECK(Buffer::allocate({}, Bytes(10))->bytes == 10);
