@@ -35,7 +35,8 @@ ConvShape shape(int64_t n, int64_t ic, int64_t oc, int64_t groups, Dim d, Dim h,
   for (int i = 0; i < 3; ++i) {
     s.in[i] = dims[i].in, s.kernel[i] = dims[i].kernel, s.stride[i] = dims[i].stride;
     s.pad[i] = dims[i].pad, s.dilation[i] = dims[i].dilation;
-    s.out[i] = conv_out_dim(s.in[i], s.kernel[i], s.stride[i], s.pad[i], s.dilation[i]);
+    const int64_t room = s.in[i] + 2 * s.pad[i] - s.dilation[i] * (s.kernel[i] - 1) - 1;
+    s.out[i] = room < 0 ? 0 : room / s.stride[i] + 1;
   }
   return s;
 }
@@ -80,23 +81,19 @@ void check(const ConvShape& s) {
   const int64_t nw = s.oc * (s.ic / s.groups) * s.taps();
   const auto x = numbers<T>(s.n * s.ic * s.in_plane()), w = numbers<T>(nw, 2), bias = numbers<T>(s.oc, 3);
   const auto dy = numbers<T>(s.n * s.oc * s.out_plane(), 4);
-  std::vector<T> y(dy.size(), T(9)), plain(dy.size(), T(9)), dx(x.size(), T(9)), dw(nw, T(9)), db(s.oc, T(9));
-  std::vector<double> want_y(y.size()), want_relu(y.size()), want_dx(x.size()), want_dw(nw), want_db(s.oc);
+  std::vector<T> y(dy.size(), T(9)), plain(dy.size(), T(9)), dx(x.size(), T(9)), dw(nw, T(9));
+  std::vector<double> want_y(y.size()), want_relu(y.size()), want_dx(x.size()), want_dw(nw);
   for_products(s, [&](int64_t o, int64_t i, int64_t k) {
     want_y[o] += double(x[i]) * w[k];
     want_dx[i] += double(dy[o]) * w[k];
     want_dw[k] += double(dy[o]) * x[i];
   });
-  for (size_t o = 0; o < y.size(); ++o) {
-    const int64_t c = int64_t(o) / s.out_plane() % s.oc;
-    want_relu[o] = std::max(0.0, want_y[o] + bias[c]);
-    want_db[c] += dy[o];
-  }
+  for (size_t o = 0; o < y.size(); ++o)
+    want_relu[o] = std::max(0.0, want_y[o] + bias[int64_t(o) / s.out_plane() % s.oc]);
   conv_forward<T>(s, x.data(), w.data(), nullptr, false, plain.data());
   conv_forward<T>(s, x.data(), w.data(), bias.data(), true, y.data());
   conv_backward_data<T>(s, dy.data(), w.data(), dx.data());
   conv_backward_weights<T>(s, x.data(), dy.data(), dw.data());
-  conv_backward_bias<T>(s, dy.data(), db.data());
   const double unit = sizeof(T) == 4 ? 2e-6 : 1e-13;
   const double over_k = unit * (4 + std::sqrt(double(s.ic / s.groups * s.taps())));
   const double over_positions = unit * (4 + 4 * std::sqrt(double(s.n * s.out_plane())));
@@ -104,7 +101,6 @@ void check(const ConvShape& s) {
   CHECK(differences(y, want_relu, over_k) == 0);
   CHECK(differences(dx, want_dx, unit * (4 + std::sqrt(double(s.oc * s.taps())))) == 0);
   CHECK(differences(dw, want_dw, over_positions) == 0);
-  CHECK(differences(db, want_db, over_positions) == 0);
 }
 
 template <class T>

@@ -248,11 +248,6 @@ void direct_backward_weights(const Direct<T>& conv, const T* x, const T* dy, T* 
 
 }  // namespace
 
-int64_t conv_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
-  const int64_t room = in + 2 * pad - dilation * (kernel - 1) - 1;
-  return room < 0 ? 0 : room / stride + 1;
-}
-
 template <class T>
 void conv_forward(const ConvShape& s, const T* x, const T* w, const T* bias, bool relu, T* y) {
   if (is_empty(s)) return fill_rows(s, bias, relu, y);
@@ -281,13 +276,6 @@ void conv_backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw) {
   if constexpr (std::is_same_v<T, float>)
     if (large_backward_weights(s, x, dy, dw)) return;
   direct_backward_weights(Direct<T>(s, weights_group<T>(s)), x, dy, dw);
-}
-
-template <class T>
-void conv_backward_bias(const ConvShape& s, const T* dy, T* db) {
-  const int64_t plane = s.out_plane();
-  std::fill_n(db, s.oc, T(0));
-  for (int64_t i = 0; i < s.n * s.oc; ++i) db[i % s.oc] += block_sum(dy + i * plane, plane);
 }
 
 struct DirectConv::State {
@@ -319,8 +307,7 @@ void DirectConv::run(const float* a, const float* b, const float* bias, bool rel
 #define PG_CONV(T)                                                                         \
   template void conv_forward<T>(const ConvShape&, const T*, const T*, const T*, bool, T*); \
   template void conv_backward_data<T>(const ConvShape&, const T*, const T*, T*);           \
-  template void conv_backward_weights<T>(const ConvShape&, const T*, const T*, T*);        \
-  template void conv_backward_bias<T>(const ConvShape&, const T*, T*);
+  template void conv_backward_weights<T>(const ConvShape&, const T*, const T*, T*);
 PG_CONV(float)
 PG_CONV(double)
 #undef PG_CONV

@@ -21,9 +21,6 @@ struct ConvShape {
   int64_t macs() const { return n * oc * out_plane() * (ic / groups) * taps(); }
 };
 
-// Returns the number of outputs along one dim; 0 when the kernel does not fit.
-int64_t conv_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation);
-
 // y = conv(x, w) + bias, followed by relu if `relu`. bias may be null. T is float or double.
 template <class T>
 void conv_forward(const ConvShape& s, const T* x, const T* w, const T* bias, bool relu, T* y);
@@ -43,10 +40,6 @@ void conv_backward_data(const ConvShape& s, const T* dy, const T* w, T* dx);
 // dw = the gradient with respect to the weights.
 template <class T>
 void conv_backward_weights(const ConvShape& s, const T* x, const T* dy, T* dw);
-
-// db[c] = the sum of dy over all images and positions.
-template <class T>
-void conv_backward_bias(const ConvShape& s, const T* dy, T* db);
 
 enum class ConvPart { kForward, kInputGradient, kWeightGradient };
 

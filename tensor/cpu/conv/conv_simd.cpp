@@ -343,25 +343,7 @@ void dot_add(int64_t m, int64_t n, int64_t blocks, const T* a, const T* b, T* c,
   }
 }
 
-template <class T>
-T sum(const T* x, int64_t count) {
-  const hn::ScalableTag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-  int64_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    s0 = hn::Add(s0, hn::LoadU(d, x + i));
-    s1 = hn::Add(s1, hn::LoadU(d, x + i + lanes));
-    s2 = hn::Add(s2, hn::LoadU(d, x + i + 2 * lanes));
-    s3 = hn::Add(s3, hn::LoadU(d, x + i + 3 * lanes));
-  }
-  for (; i + lanes <= count; i += lanes) s0 = hn::Add(s0, hn::LoadU(d, x + i));
-  if (i < count) s1 = hn::Add(s1, load_part(d, x + i, count - i));
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
-}
-
 #define PG_CONV_SIMD(NAME, T)                                                                                    \
-  T sum_##NAME(const T* x, int64_t count) { return sum<T>(x, count); }                                           \
   void pack_##NAME(const BlockRuns& runs, const T* x, const int64_t* offsets, int64_t rows, T* out) {            \
     pack<T>(runs, x, offsets, rows, out);                                                                        \
   }                                                                                                              \
@@ -391,11 +373,6 @@ namespace pg::cpu {
   HWY_EXPORT(unpack_##NAME);                                                                                       \
   HWY_EXPORT(multiply_##NAME);                                                                                     \
   HWY_EXPORT(dot_add_##NAME);                                                                                      \
-  HWY_EXPORT(sum_##NAME);                                                                                          \
-  template <>                                                                                                      \
-  T block_sum<T>(const T* x, int64_t count) {                                                                      \
-    return HWY_DYNAMIC_DISPATCH(sum_##NAME)(x, count);                                                             \
-  }                                                                                                                \
   template <>                                                                                                      \
   void block_pack<T>(const BlockRuns& runs, const T* x, const int64_t* offsets, int64_t rows, T* out) {            \
     HWY_DYNAMIC_DISPATCH(pack_##NAME)(runs, x, offsets, rows, out);                                                \

@@ -43,8 +43,4 @@ void block_multiply(int64_t m, int64_t cols, int64_t k, const T* a, int64_t a_ro
 template <class T>
 void block_dot_add(int64_t m, int64_t n, int64_t blocks, const T* a, const T* b, T* c, int64_t ldc);
 
-// Returns the sum of `count` contiguous elements.
-template <class T>
-T block_sum(const T* x, int64_t count);
-
 }  // namespace pg::cpu
