@@ -30,8 +30,6 @@ class RefCounted {
   }
   uint32_t count() const { return count_.load(std::memory_order_acquire); }
   bool unique() const { return count_.load(std::memory_order_acquire) == 1; }
-  // Drops the last reference without destroying the object. The caller then owns it.
-  void forget_last() const { count_.store(0, std::memory_order_relaxed); }
 
  private:
   mutable std::atomic<uint32_t> count_{0};

@@ -139,7 +139,6 @@ class Expansion : public Rule {
  public:
   Expansion(Context& ctx, const OpDef& op, const Attrs& attrs, const Attrs& options, std::span<const Value> inputs)
       : Rule(ctx, op, attrs, inputs), options_(options) {}
-  bool has_option(const char* name) const { return raw_option(name).index() != 0; }
   template <class T>
   const T& option(const char* name) const {
     return std::get<T>(raw_option(name));

@@ -202,15 +202,6 @@ int mark(lua_State* L, State& state) {
   return 0;
 }
 
-int set_grad_req(lua_State* L, State& state) {
-  Box& box = check_box(L, state, 1, "grad_req", "x");
-  const GradReq req = check_req(L, state, 2, "grad_req");
-  TapeNode* leaf = leaf_of(box);
-  if (!leaf) fail("grad_req", "only a tensor with attach_grad has a grad_req");
-  leaf->req = req;
-  return 0;
-}
-
 BackwardOptions read_options(lua_State* L, int i) {
   BackwardOptions o;
   o.create_graph = flag_option(L, i, "create_graph");
@@ -308,7 +299,6 @@ void open_autograd(lua_State* L, State& state) {
                       {"attach_grad", entry<attach_grad>},
                       {"get_grad", entry<get_grad>},
                       {"set_grad", entry<set_grad>},
-                      {"set_grad_req", entry<set_grad_req>},
                       {"requires_grad", entry<get_requires_grad>},
                       {"grad_state", entry<grad_state>},
                       {"mark_stale", entry<mark<false>>},

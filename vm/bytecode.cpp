@@ -246,8 +246,6 @@ static int code_offset(lua_State* L) try {
   return -1;
 }
 
-bool knows_closures(lua_State* L) { return code_offset(L) >= 0; }
-
 const void* prototype_of(lua_State* L, int i) {
   const int offset = code_offset(L);
   if (offset < 0) return nullptr;

@@ -10,9 +10,6 @@ namespace pg::vm {
 // Whether all instructions and dumps of this LuaJIT have the expected form.
 bool knows_bytecode(lua_State* L);
 
-// Whether the layout of this LuaJIT's closures is known, so that prototype_of works.
-bool knows_closures(lua_State* L);
-
 // For tests: behaves as with an unknown LuaJIT.
 void set_unknown_engine(bool on);
 

@@ -174,9 +174,9 @@ int op_row(lua_State* L, State& state) {
   lua_pushstring(L, op->doc), lua_setfield(L, -2, "doc");
   lua_pushstring(L, op->example), lua_setfield(L, -2, "example");
   const std::pair<const char*, Traits> traits[] = {
-      {"pointwise", kPointwise},        {"view", kView},        {"random", kRandom}, {"no_grad", kNoGrad},
-      {"dynamic_shape", kDynamicShape}, {"in_place", kInPlace}, {"hidden", kHidden}, {"function_only", kFunctionOnly},
-      {"list_output", kListOutput},     {"effect", kEffect}};
+      {"view", kView},     {"pointwise", kPointwise},        {"random", kRandom},          {"no_grad", kNoGrad},
+      {"hidden", kHidden}, {"dynamic_shape", kDynamicShape}, {"list_output", kListOutput}, {"in_place", kInPlace},
+      {"effect", kEffect}};
   for (const auto& [name, trait] : traits) lua_pushboolean(L, op->has(trait)), lua_setfield(L, -2, name);
   lua_pushboolean(L, op->differentiable() || (op->decompose && !op->has(kNoGrad))),
       lua_setfield(L, -2, "differentiable");

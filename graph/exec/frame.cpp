@@ -26,7 +26,6 @@ std::shared_ptr<KeptResults> kept_results_of(const Plan& plan) {
 
 }  // namespace
 
-size_t held_arena_bytes() { return pools.of(Runtime::current()).held; }
 void limit_held_arenas(size_t bytes) { pools.of(Runtime::current()).limit = bytes; }
 
 FramePool::FramePool(const Plan& plan)

@@ -107,8 +107,7 @@ class FramePool {
   std::atomic<uint64_t> last_use_{0};
 };
 
-// The bytes that the arenas of all frames of the current runtime hold, and their limit. Arenas of a plan that is
-// running are not freed.
-size_t held_arena_bytes();
+// Limits the bytes that the arenas of all frames of the current runtime hold. Arenas of a plan that is running are not
+// freed.
 void limit_held_arenas(size_t bytes);
 }  // namespace pg

@@ -30,7 +30,6 @@ class Program : public RefCounted<Program> {
 
   const Graph& trace() const { return *trace_; }
   const Options& options() const { return options_; }
-  size_t input_count() const { return trace_->inputs.size(); }
   size_t specializations() const;
   size_t arena_bytes() const;  // of all specializations
 

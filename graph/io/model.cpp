@@ -313,12 +313,6 @@ bool Tree::operator==(const Tree& other) const {
          (number == other.number || (std::isnan(number) && std::isnan(other.number)));
 }
 
-int32_t Model::find_input(std::string_view input) const {
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (inputs[i].name == input) return int32_t(i);
-  return -1;
-}
-
 bool is_for_programs(const OpDef& op) { return !op.has(kHidden) || (op.traits & (kIndexing | kBodies)); }
 
 const OpDef& op_for_programs(std::string_view name, bool hidden_ops) {

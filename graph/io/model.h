@@ -59,7 +59,6 @@ struct Model {
   std::vector<ModelGenerator> generators;
 
   const Type& input_type(size_t i) const { return graph.nodes[size_t(graph.inputs[i])].types[0]; }
-  int32_t find_input(std::string_view input) const;  // -1 if there is none
 };
 
 // Whether a traced graph can contain the op: it is not hidden, or it belongs to indexing, branches or loops.
