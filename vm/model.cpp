@@ -193,7 +193,6 @@ int optimize_model(lua_State* L, State& state) {
     }
     for (std::string_view name : known)
       if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) options.disabled.emplace_back(name);
-    options.enabled = wanted;
   }
   model.graph = optimize(specialize(model.graph, signature).graph, options);
   push_model(L, std::move(model));

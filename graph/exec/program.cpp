@@ -10,6 +10,9 @@
 namespace pg {
 namespace {
 
+// Plans that are kept: at most so many, and above the fewest only with so many nodes together, of 1.5 KB each.
+constexpr size_t kMaxSpecializations = 64, kFewestSpecializations = 16, kMaxNodes = size_t(1) << 17;
+
 Flow flow_of(const Value& v) {
   const TapeNode* node = v.node();
   if (!node || is_frozen(v)) return Flow::kNone;
@@ -124,10 +127,7 @@ struct Program::Entry {
   Program& gradient_program() {
     const std::lock_guard lock(mutex);
     if (!differentiable) {
-      Options gradient = options;
-      gradient.name += " gradient";
-      gradient.lendable.clear(), gradient.replacements.clear(), gradient.lasting.clear();
-      differentiable = Ref<Program>(new Program(gradient_trace(*trace, leaves, joint), {}, gradient));
+      differentiable = Ref<Program>(new Program(gradient_trace(*trace, leaves, joint), {}, gradient_options()));
     }
     return *differentiable;
   }
@@ -141,14 +141,15 @@ struct Program::Entry {
       for (size_t i = 0; i < all.types.size(); ++i)
         all.flows[i] = is_float(all.types[i].dtype) ? Flow::kWrite : Flow::kNone;
       whole = specialize(*trace, all, leaves);
-      Options gradient = options;
-      gradient.name += " gradient";
-      gradient.lendable.clear(), gradient.replacements.clear(), gradient.lasting.clear();
-      whole_gradient = Ref<Program>(new Program(gradient_trace(*trace, leaves, whole), {}, gradient));
+      whole_gradient = Ref<Program>(new Program(gradient_trace(*trace, leaves, whole), {}, gradient_options()));
     }
     return *whole_gradient;
   }
 
+  Options gradient_options() const {
+    return {
+        .name = options.name + " gradient", .static_alloc = options.static_alloc, .static_shape = options.static_shape};
+  }
   // Of a program that is cut into forward and backward.
   static PassOptions half_options() {
     PassOptions options;
@@ -232,10 +233,10 @@ std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Valu
 }
 
 bool Program::too_many() const {
-  if (entries_.size() <= std::min(options_.fewest_specializations, options_.max_specializations)) return false;
+  if (entries_.size() <= kFewestSpecializations) return false;
   size_t nodes = 0;
   for (const auto& entry : entries_) nodes += entry->nodes;
-  return entries_.size() > options_.max_specializations || nodes > options_.max_nodes;
+  return entries_.size() > kMaxSpecializations || nodes > kMaxNodes;
 }
 
 std::shared_ptr<Program::Entry> Program::find(Context& ctx, std::span<const Value> inputs) {

@@ -17,9 +17,7 @@ class Program : public RefCounted<Program> {
   struct Options {
     std::string name = "graph";
     bool static_alloc = true;
-    bool static_shape = false;  // a second set of types is an error
-    // Plans that are kept: at most so many, and above the fewest only with so many nodes together, of 1.5 KB each.
-    size_t max_specializations = 64, fewest_specializations = 16, max_nodes = size_t(1) << 17;
+    bool static_shape = false;                   // a second set of types is an error
     std::vector<int32_t> lendable = {};          // as PlanOptions::lendable, for runs that are not recorded
     std::vector<Replacement> replacements = {};  // as PlanOptions::replacements, for runs that are not recorded
     std::vector<int32_t> lasting = {};           // inputs that are the same array in most runs that are not recorded

@@ -10,22 +10,24 @@ namespace pg {
 namespace {
 
 constexpr Pass kPasses[] = {
-    {"fold", "computes ops on constants", fold, Pass::kClean},
-    {"cse", "merges nodes that compute the same value", eliminate_common, Pass::kClean},
-    {"simplify", "applies identities that preserve every bit", simplify, Pass::kClean},
-    {"dce", "removes unused nodes", eliminate_dead, Pass::kClean},
-    {"steps", "finds the number of steps of loops and the rows that they read", count_steps, Pass::kClean},
-    {"prune", "removes unused parts of branches and loops", prune, Pass::kClean},
-    {"hoist", "moves work that does not depend on earlier steps before a loop", hoist, Pass::kClean},
-    {"sink", "moves work that no later step needs after a loop, for all steps at once", sink, Pass::kClean},
-    {"gather_gradients", "sums the gradients of all steps in one product after a loop", gather_gradients, Pass::kClean},
-    {"bn_fold", "folds batch normalization at inference into the weights before it", fold_batch_norm, Pass::kShape},
-    {"recompute", "rematerializes large values with cheap ops instead of keeping them", recompute, Pass::kShape},
-    {"place", "keeps what branches and loops decide by on their device", place, Pass::kPlaces},
-    {"layout", "puts the channels last where convolutions are fastest", choose_layouts, Pass::kKernels},
-    {"epilogue", "makes bias and activation the epilogue of the product before them", attach_epilogues, Pass::kKernels},
-    {"fuse", "fuses connected pointwise ops into one kernel", fuse, Pass::kKernels},
-    {"materialize", "replaces the remaining fills by constants", materialize, Pass::kKernels},
+    {"fold", fold, Pass::kClean},             // computes ops on constants
+    {"cse", eliminate_common, Pass::kClean},  // merges nodes that compute the same value
+    {"simplify", simplify, Pass::kClean},     // applies identities that preserve every bit
+    {"dce", eliminate_dead, Pass::kClean},    // removes unused nodes
+    {"steps", count_steps, Pass::kClean},     // finds the number of steps of loops and the rows that they read
+    {"prune", prune, Pass::kClean},           // removes unused parts of branches and loops
+    {"hoist", hoist, Pass::kClean},           // moves work that does not depend on earlier steps before a loop
+    {"sink", sink, Pass::kClean},             // moves work that no later step needs after a loop, for all steps at once
+    {"gather_gradients", gather_gradients,
+     Pass::kClean},                              // sums the gradients of all steps in one product after a loop
+    {"bn_fold", fold_batch_norm, Pass::kShape},  // folds batch normalization at inference into the weights before it
+    {"recompute", recompute, Pass::kShape},      // rematerializes large values with cheap ops instead of keeping them
+    {"place", place, Pass::kPlaces},             // keeps what branches and loops decide by on their device
+    {"layout", choose_layouts, Pass::kKernels},  // puts the channels last where convolutions are fastest
+    {"epilogue", attach_epilogues,
+     Pass::kKernels},                              // makes bias and activation the epilogue of the product before them
+    {"fuse", fuse, Pass::kKernels},                // fuses connected pointwise ops into one kernel
+    {"materialize", materialize, Pass::kKernels},  // replaces the remaining fills by constants
 };
 
 // One round more than any chain of rules is known to need. A graph after the last round is correct but may not be
@@ -99,7 +101,6 @@ class Selection {
   explicit Selection(const PassOptions& options)
       : options_(options), environment_(words(setting("PERIGEE_DISABLE_PASSES"))) {
     check_names(options.disabled, "optimize");
-    check_names(options.enabled, "optimize");
     check_names(environment_, "PERIGEE_DISABLE_PASSES");
 #ifdef NDEBUG
     verify_ = options.verify || switched_on("PERIGEE_VERIFY_PASSES");
@@ -110,7 +111,7 @@ class Selection {
     for (const auto* list : {&options_.disabled, &environment_})
       if (names(*list, pass.name) || names(*list, "all")) return false;
     if (pass.run == choose_layouts && !options_.layouts) return false;
-    return (pass.on || names(options_.enabled, pass.name)) && (options_.kernels || pass.stage < Pass::kPlaces);
+    return options_.kernels || pass.stage < Pass::kPlaces;
   }
 
   // Discards the result of a pass if a device lacks a kernel for it.

@@ -24,10 +24,8 @@ struct Pass {
     kKernels  // makes fused nodes and ops that only kernels have: the last stage before planning
   };
   const char* name;
-  const char* doc;
   PassFn run;
   Stage stage;
-  bool on = true;
 };
 
 // All passes, in the order in which they run.
@@ -35,7 +33,6 @@ std::span<const Pass> passes();
 
 struct PassOptions {
   std::vector<std::string> disabled;  // names, in addition to PERIGEE_DISABLE_PASSES ("fuse,cse"; "all")
-  std::vector<std::string> enabled;   // names of passes that are off by default
   bool kernels = true;                // false skips kPlaces and kKernels, for graphs that will be split or joined first
   bool layouts = true;                // false skips the choice of layouts, for one half of a program with gradients
   bool verify = false;  // verifies after each pass; always on in debug builds and with PERIGEE_VERIFY_PASSES
