@@ -95,8 +95,7 @@ std::string unknown(std::string_view name, const CommandRow& command) {
   std::vector<std::string_view> known;
   for (const OptionRow& row : kOptions)
     if ((row.places & command.place) && row.text && row.long_name) known.push_back(row.long_name);
-  const std::string near = name.starts_with("--") ? suggest(name, known) : "";
-  return "unknown option '" + std::string(name) + "'" + (near.empty() ? "" : "; did you mean '" + near + "'?") +
+  return "unknown option '" + std::string(name) + "'" + (name.starts_with("--") ? did_you_mean(name, known) : "") +
          more_help(command);
 }
 

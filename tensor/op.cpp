@@ -26,16 +26,7 @@ uint32_t mask_of(const OpDef& op, const char* name, uint32_t& outputs) {
 void parse_uses(OpDef& op) {
   if (!op.vjp_uses) return;
   op.saved_inputs = op.saved_outputs = 0;
-  std::string word;
-  for (const char* p = op.vjp_uses;; ++p) {
-    if (*p && *p != ' ') {
-      word += *p;
-      continue;
-    }
-    if (!word.empty()) op.saved_inputs |= mask_of(op, word.c_str(), op.saved_outputs);
-    word.clear();
-    if (!*p) break;
-  }
+  for (const std::string& word : words(op.vjp_uses)) op.saved_inputs |= mask_of(op, word.c_str(), op.saved_outputs);
 }
 
 // Counts insertions, deletions, replacements and swaps of neighbors (optimal string alignment).
@@ -84,6 +75,23 @@ std::string suggest(std::string_view name, std::span<const std::string_view> kno
   return best ? std::string(std::get<3>(*best)) : "";
 }
 
+std::string did_you_mean(std::string_view name, std::span<const std::string_view> known) {
+  const std::string near = suggest(name, known);
+  return near.empty() ? "" : "; did you mean '" + near + "'?";
+}
+
+std::vector<std::string> words(const char* text) {
+  std::vector<std::string> out(1);
+  for (; text && *text; ++text) {
+    if (*text != ' ')
+      out.back() += *text;
+    else if (!out.back().empty())
+      out.emplace_back();
+  }
+  if (out.back().empty()) out.pop_back();
+  return out;
+}
+
 Registry& registry() {
   static Registry* instance = [] {
     check_settings();
@@ -130,8 +138,7 @@ const OpDef& Registry::require(std::string_view name) const {
   if (const OpDef* op = find(name)) return *op;
   std::vector<std::string_view> names;
   for (const OpDef* op : ops_) names.push_back(op->name);
-  const std::string near = suggest(name, names);
-  throw Error(fmt::format("no op '{}'{}", name, near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+  throw Error(fmt::format("no op '{}'{}", name, did_you_mean(name, names)));
 }
 
 KernelRow Registry::kernel(const OpDef& op, Device device) const {

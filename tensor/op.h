@@ -314,7 +314,13 @@ const OpDef& op_named() {
 // The nearest name within two edits (one for 2 to 4 letters), by `Nearness` in op.cpp; else "".
 std::string suggest(std::string_view name, std::span<const std::string_view> known);
 
-// Returns all attributes of an op: defaults, then the given values. Throws for unknown names.
+// "; did you mean 'x'?" with that name, or "".
+std::string did_you_mean(std::string_view name, std::span<const std::string_view> known);
+// The words of a text that spaces separate; none of null.
+std::vector<std::string> words(const char* text);
+
+// Returns all attributes of an op: defaults, then the values of `like` for the attributes that its op has too, then the
+// given values. Throws for unknown names.
 using AttrList = std::initializer_list<std::pair<const char*, AttrValue>>;
 Attrs make_attrs(const OpDef& op, AttrList given = {});
 

@@ -187,9 +187,7 @@ int optimize_model(lua_State* L, State& state) {
       if (pass.stage != Pass::kKernels) known.push_back(pass.name);
     for (const std::string& name : wanted) {
       if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-      const std::string near = suggest(name, known);
-      bad_argument("optimize", "passes", "names of passes",
-                   fmt::format("\"{}\"{}", name, near.empty() ? "" : "; did you mean '" + near + "'?"));
+      bad_argument("optimize", "passes", "names of passes", fmt::format("\"{}\"{}", name, did_you_mean(name, known)));
     }
     for (std::string_view name : known)
       if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) options.disabled.emplace_back(name);

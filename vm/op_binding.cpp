@@ -9,7 +9,6 @@ bool is_numeric(AttrKind kind) {
   return is_list(kind) || kind == AttrKind::kInt || kind == AttrKind::kFloat || kind == AttrKind::kDim;
 }
 
-// Adds the slots of the names in `signature`; without one, those of the inputs and then of the attributes.
 void add_slot(OpBinding& b, const std::string& name) {
   for (size_t i = 0; i < b.op->inputs.size(); ++i)
     if (name == b.op->inputs[i].name) return b.slots.push_back({true, int(i), false});
@@ -43,20 +42,10 @@ void mark_variadic(OpBinding& b) {
 
 }  // namespace
 
+// Has the slots of the names in `signature`, then those of the other inputs and attributes.
 OpBinding make_binding(const OpDef& op, const Alias* alias) {
   OpBinding b{&op, {}, -1, alias && alias->attr ? alias : nullptr};
-  if (op.signature) {
-    std::string word;
-    for (const char* p = op.signature;; ++p) {
-      if (*p && *p != ' ') {
-        word += *p;
-        continue;
-      }
-      if (!word.empty()) add_slot(b, word);
-      word.clear();
-      if (!*p) break;
-    }
-  }
+  for (const std::string& name : words(op.signature)) add_slot(b, name);
   for (size_t i = 0; i < op.inputs.size(); ++i)
     if (!in_slots(b, true, int(i))) b.slots.push_back({true, int(i), false});
   for (size_t i = 0; i < op.attrs.size(); ++i)

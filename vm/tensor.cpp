@@ -275,8 +275,7 @@ std::vector<std::string> keys_of_upvalues(lua_State* L, int first, int last) {
 std::string field_hint(lua_State* L, const char* kind, const std::string& key, const std::vector<std::string>& names) {
   if (const std::string hint = hint_of(L, kind, key); !hint.empty()) return "; " + hint;
   const std::vector<std::string_view> known(names.begin(), names.end());
-  const std::string near = suggest(key, known);
-  return near.empty() ? "" : "; did you mean '" + near + "'?";
+  return did_you_mean(key, known);
 }
 
 // The __index of tensors. Upvalues 2, 3, 4: methods, C getters, Lua getters.

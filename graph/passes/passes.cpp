@@ -38,7 +38,7 @@ bool names(const std::vector<std::string>& list, const char* pass) {
   return std::find(list.begin(), list.end(), pass) != list.end();
 }
 
-std::vector<std::string> words(const char* text) {
+std::vector<std::string> listed(const char* text) {
   std::vector<std::string> out(1);
   for (; text && *text; ++text) {
     if (*text == ',')
@@ -57,9 +57,7 @@ void check_names(const std::vector<std::string>& list, const char* where) {
       continue;
     std::vector<std::string_view> known;
     for (const Pass& pass : kPasses) known.push_back(pass.name);
-    const std::string near = suggest(name, known);
-    throw Error(
-        fmt::format("{}: no pass '{}'{}", where, name, near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+    throw Error(fmt::format("{}: no pass '{}'{}", where, name, did_you_mean(name, known)));
   }
 }
 
@@ -99,7 +97,7 @@ bool lacks_kernel(const Graph& graph) {
 class Selection {
  public:
   explicit Selection(const PassOptions& options)
-      : options_(options), environment_(words(setting("PERIGEE_DISABLE_PASSES"))) {
+      : options_(options), environment_(listed(setting("PERIGEE_DISABLE_PASSES"))) {
     check_names(options.disabled, "optimize");
     check_names(environment_, "PERIGEE_DISABLE_PASSES");
 #ifdef NDEBUG
@@ -173,7 +171,7 @@ Graph run_stage(const Selection& selection, Pass::Stage stage, Graph graph) {
 
 std::span<const Pass> passes() { return kPasses; }
 
-void check_pass_settings() { check_names(words(setting("PERIGEE_DISABLE_PASSES")), "PERIGEE_DISABLE_PASSES"); }
+void check_pass_settings() { check_names(listed(setting("PERIGEE_DISABLE_PASSES")), "PERIGEE_DISABLE_PASSES"); }
 
 Graph optimize(Graph graph, const PassOptions& options) {
   const Selection selection(options);
