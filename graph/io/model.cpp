@@ -415,15 +415,7 @@ bool also_needed(const Graph& graph, const Operand& operand, std::vector<char>& 
 
 Model with_outputs(const Model& model, std::span<const Operand> outputs, std::vector<int32_t>* kept) {
   const Graph& graph = model.graph;
-  // The nodes that the outputs and the effects need, without the writes.
-  std::vector<char> needed(graph.nodes.size());
-  for (const Operand& o : outputs) needed[size_t(o.node)] = true;
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    if (has_effect(graph.nodes[i])) needed[i] = true;
-    if (!needed[i]) continue;
-    for (const Operand& operand : graph.nodes[i].inputs)
-      if (operand.is_node()) needed[size_t(operand.node)] = true;
-  }
+  std::vector<char> needed = needed_nodes(graph, outputs);  // without the writes
   Model out;
   out.name = model.name;
   out.generators = model.generators;

@@ -80,12 +80,8 @@ Value GraphBuilder::add_constant(const Value& value) {
   const auto found = constants_.find(value.array_ref().get());
   int32_t index = found == constants_.end() ? int32_t(graph.nodes.size()) : found->second.second;
   if (found == constants_.end()) {
-    Node node;
-    node.kind = NodeKind::kConstant;
-    node.types.push_back(value.type());
-    node.constant = value.detached();
     sequences_.push_back(sequences_.empty() ? 0 : sequences_.back());
-    graph.nodes.push_back(std::move(node));
+    graph.nodes.push_back(constant_node(value.type(), value.detached()));
     constants_.emplace(value.array_ref().get(), std::make_pair(value.array_ref(), index));
   }
   Ref<Array> array = Array::make(value.type());

@@ -266,6 +266,15 @@ void change_bodies(Node& node, BodyChange f) {
     if (auto* body = std::get_if<std::shared_ptr<const Graph>>(&node.attrs[k])) change(*body);
 }
 
+Node constant_node(const Type& type, Value value, int32_t line) {
+  Node node;
+  node.kind = NodeKind::kConstant;
+  node.line = line;
+  node.types.push_back(type);
+  node.constant = std::move(value);
+  return node;
+}
+
 bool has_effect(const Node& node) {
   if (node.kind != NodeKind::kOp) return false;
   if (node.op->has(kEffect)) return true;
@@ -273,6 +282,19 @@ bool has_effect(const Node& node) {
   for (const Graph* body : bodies_of(node))
     if (std::any_of(body->nodes.begin(), body->nodes.end(), [](const Node& n) { return has_effect(n); })) return true;
   return false;
+}
+
+std::vector<char> needed_nodes(const Graph& graph, std::span<const Operand> roots) {
+  std::vector<char> needed(graph.nodes.size());
+  for (const Operand& root : roots)
+    if (root.is_node()) needed[size_t(root.node)] = true;
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    if (has_effect(graph.nodes[i])) needed[i] = true;
+    if (!needed[i]) continue;
+    for (const Operand& operand : graph.nodes[i].inputs)
+      if (operand.is_node()) needed[size_t(operand.node)] = true;
+  }
+  return needed;
 }
 
 std::string to_string(const Graph& graph) {
@@ -311,12 +333,7 @@ Graph without_effects(const Graph& graph) {
     if (!has_effect(node)) continue;
     change_bodies(node, [](const Graph& body) { return std::make_shared<const Graph>(without_effects(body)); });
     if (is_control(node) || !node.types.empty()) continue;
-    const int32_t line = node.line;
-    node = Node{};  // the nodes that follow keep their numbers
-    node.kind = NodeKind::kConstant;
-    node.line = line;
-    node.constant = make_filled(Type{}, 0);
-    node.types.push_back(node.constant.type());
+    node = constant_node(Type{}, make_filled(Type{}, 0), node.line);  // the nodes that follow keep their numbers
   }
   return out;
 }

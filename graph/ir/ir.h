@@ -78,6 +78,8 @@ struct Node {
   bool has(Traits trait) const { return kind == NodeKind::kOp && op->has(trait); }
 };
 
+Node constant_node(const Type& type, Value value, int32_t line = -1);
+
 // The graphs that running the node may run: `body`, and the graphs among its attributes.
 SmallVector<const Graph*, 2> bodies_of(const Node& node);
 
@@ -127,6 +129,8 @@ Graph without_effects(const Graph& graph);
 
 // Whether running the node does more than compute its outputs: its op has an effect, or a node of its bodies does.
 bool has_effect(const Node& node);
+// Returns the nodes that the roots need, and those with an effect.
+std::vector<char> needed_nodes(const Graph& graph, std::span<const Operand> roots);
 
 // The graph in the language of Graphviz.
 std::string to_dot(const Graph& graph);

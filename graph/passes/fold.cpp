@@ -83,24 +83,12 @@ std::optional<Values> evaluate(const Node& node, std::span<const Value> inputs) 
 }
 
 Graph fold(Graph graph) {
-  Rewrite rewrite(std::move(graph));
-  for (size_t i = 0; i < rewrite.size(); ++i) {
-    Node node = rewrite.take(i);
+  return rewrite_each(std::move(graph), [](Rewrite& rewrite, size_t i, const Node& node) {
     const auto results = fold_node(rewrite.graph(), node);
-    if (!results) {
-      rewrite.keep(i, rewrite.append(std::move(node)));
-      continue;
-    }
-    for (size_t k = 0; k < results->size(); ++k) {
-      Node constant;
-      constant.kind = NodeKind::kConstant;
-      constant.line = node.line;
-      constant.types.push_back(node.types[k]);
-      constant.constant = (*results)[k];
-      rewrite.replace(i, k, Operand::of(rewrite.append(std::move(constant))));
-    }
-  }
-  return rewrite.finish();
+    for (size_t k = 0; results && k < results->size(); ++k)
+      rewrite.replace(i, k, Operand::of(rewrite.append(constant_node(node.types[k], (*results)[k], node.line))));
+    return results.has_value();
+  });
 }
 
 }  // namespace pg

@@ -10,21 +10,11 @@ namespace pg {
 
 Graph materialize(Graph graph) {
   constexpr Bytes kBytes = Bytes(64 << 10);
-  Rewrite rewrite(std::move(graph));
-  for (size_t i = 0; i < rewrite.size(); ++i) {
-    Node node = rewrite.take(i);
+  return rewrite_each(std::move(graph), [&](Rewrite&, size_t, Node& node) {
     if (filled_with(node) && host_reads(node.types[0].device) && bytes_of(node.types[0]) <= kBytes)
-      if (const auto result = evaluate(node, {})) {
-        Node constant;
-        constant.kind = NodeKind::kConstant;
-        constant.line = node.line;
-        constant.types = node.types;
-        constant.constant = (*result)[0];
-        node = std::move(constant);
-      }
-    rewrite.keep(i, rewrite.append(std::move(node)));
-  }
-  return rewrite.finish();
+      if (const auto result = evaluate(node, {})) node = constant_node(node.types[0], (*result)[0], node.line);
+    return false;
+  });
 }
 
 }  // namespace pg

@@ -76,4 +76,15 @@ class Rewrite {
   std::vector<Operand> places_;
 };
 
+// Copies the graph. change(rewrite, i, node) may change the copy of node i, or replaces its outputs and returns true.
+template <class Change>
+Graph rewrite_each(Graph graph, const Change& change) {
+  Rewrite rewrite(std::move(graph));
+  for (size_t i = 0; i < rewrite.size(); ++i) {
+    Node node = rewrite.take(i);
+    if (!change(rewrite, i, node)) rewrite.keep(i, rewrite.append(std::move(node)));
+  }
+  return rewrite.finish();
+}
+
 }  // namespace pg

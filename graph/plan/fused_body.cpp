@@ -250,11 +250,7 @@ class Translator {
     Graph sub = g_;
     sub.outputs = {o};
     if (o.is_number()) {
-      Node n;
-      n.kind = NodeKind::kConstant;
-      n.types.push_back(type);
-      n.constant = make_scalar(o.number, type.dtype);
-      sub.nodes.push_back(n);
+      sub.nodes.push_back(constant_node(type, make_scalar(o.number, type.dtype)));
       sub.outputs = {Operand::of(sub.nodes.size() - 1)};
     }
     return FusedKernel::compile(without_dead_nodes(sub));

@@ -254,19 +254,13 @@ class Gather {
 }  // namespace
 
 Graph gather_gradients(Graph graph) {
-  Rewrite rewrite(std::move(graph));
-  for (size_t i = 0; i < rewrite.size(); ++i) {
-    Node node = rewrite.take(i);
-    if (node.is<"loop">() && loop_form(node).limit > 0) {
-      Gather gather(node);
-      if (gather.run(rewrite.graph())) {
-        gather.write(rewrite, i);
-        continue;
-      }
-    }
-    rewrite.keep(i, rewrite.append(std::move(node)));
-  }
-  return rewrite.finish();
+  return rewrite_each(std::move(graph), [](Rewrite& rewrite, size_t i, const Node& node) {
+    if (!node.is<"loop">() || loop_form(node).limit <= 0) return false;
+    Gather gather(node);
+    const bool found = gather.run(rewrite.graph());
+    if (found) gather.write(rewrite, i);
+    return found;
+  });
 }
 
 }  // namespace pg

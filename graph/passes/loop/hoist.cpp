@@ -143,19 +143,13 @@ class Hoist {
 }  // namespace
 
 Graph hoist(Graph graph) {
-  Rewrite rewrite(std::move(graph));
-  for (size_t i = 0; i < rewrite.size(); ++i) {
-    Node node = rewrite.take(i);
-    if (node.is<"loop">()) {
-      LoopEdit loop(node);
-      if (Hoist(rewrite, loop).run()) {
-        loop.write(rewrite, i);
-        continue;
-      }
-    }
-    rewrite.keep(i, rewrite.append(std::move(node)));
-  }
-  return rewrite.finish();
+  return rewrite_each(std::move(graph), [](Rewrite& rewrite, size_t i, const Node& node) {
+    if (!node.is<"loop">()) return false;
+    LoopEdit loop(node);
+    const bool found = Hoist(rewrite, loop).run();
+    if (found) loop.write(rewrite, i);
+    return found;
+  });
 }
 
 }  // namespace pg

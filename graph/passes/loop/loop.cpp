@@ -86,19 +86,6 @@ size_t LoopEdit::write(Rewrite& rewrite, size_t i) {
   return at;
 }
 
-std::vector<char> needed_nodes(const Graph& graph, std::span<const Operand> roots) {
-  std::vector<char> needed(graph.nodes.size());
-  for (const Operand& root : roots)
-    if (root.is_node()) needed[size_t(root.node)] = true;
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    if (has_effect(graph.nodes[i])) needed[i] = true;
-    if (!needed[i]) continue;
-    for (const Operand& operand : graph.nodes[i].inputs)
-      if (operand.is_node()) needed[size_t(operand.node)] = true;
-  }
-  return needed;
-}
-
 int32_t line_in(Graph& graph, const Graph& body, int32_t line) {
   if (line < 0) return -1;
   const std::string& text = body.lines[size_t(line)];

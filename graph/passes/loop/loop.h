@@ -62,9 +62,6 @@ class LoopEdit {
   Control control_;
 };
 
-// Returns the nodes that the roots need, and those with an effect.
-std::vector<char> needed_nodes(const Graph& graph, std::span<const Operand> roots);
-
 // Copies a line of a body to the graph around it. Returns its index there.
 int32_t line_in(Graph& graph, const Graph& body, int32_t line);
 

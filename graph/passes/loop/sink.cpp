@@ -115,13 +115,9 @@ bool sink_loop(Rewrite& rewrite, size_t i, const Node& node) {
 }  // namespace
 
 Graph sink(Graph graph) {
-  Rewrite rewrite(std::move(graph));
-  for (size_t i = 0; i < rewrite.size(); ++i) {
-    Node node = rewrite.take(i);
-    if (node.is<"loop">() && sink_loop(rewrite, i, node)) continue;
-    rewrite.keep(i, rewrite.append(std::move(node)));
-  }
-  return rewrite.finish();
+  return rewrite_each(std::move(graph), [](Rewrite& rewrite, size_t i, const Node& node) {
+    return node.is<"loop">() && sink_loop(rewrite, i, node);
+  });
 }
 
 }  // namespace pg

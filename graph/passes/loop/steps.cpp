@@ -471,18 +471,12 @@ std::vector<std::vector<Readers>> readers_of(const Graph& graph) {
 
 Graph count_steps(Graph graph) {
   const auto readers = readers_of(graph);
-  Rewrite rewrite(std::move(graph));
-  for (size_t i = 0; i < rewrite.size(); ++i) {
-    Node node = rewrite.take(i);
-    if (node.is<"loop">() && Steps(rewrite, i, node, readers[i]).run()) continue;
-    if (node.kind == NodeKind::kOp)
-      if (const auto rows = scattered(rewrite, node)) {
-        rewrite.replace(i, 0, *rows);
-        continue;
-      }
-    rewrite.keep(i, rewrite.append(std::move(node)));
-  }
-  return rewrite.finish();
+  return rewrite_each(std::move(graph), [&](Rewrite& rewrite, size_t i, const Node& node) {
+    if (node.is<"loop">() && Steps(rewrite, i, node, readers[i]).run()) return true;
+    const auto rows = node.kind == NodeKind::kOp ? scattered(rewrite, node) : std::nullopt;
+    if (rows) rewrite.replace(i, 0, *rows);
+    return rows.has_value();
+  });
 }
 
 }  // namespace pg
