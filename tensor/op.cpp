@@ -179,10 +179,13 @@ const AliasOf* Registry::find_alias(std::string_view name) const {
   return at != aliases_.end() && at->alias->name == name ? &*at : nullptr;
 }
 
-Attrs make_attrs(const OpDef& op, AttrList given) {
+Attrs make_attrs(const OpDef& op, AttrList given, const AttrReader* like) {
   if (op.attrs.empty() && given.size() == 0) return {};
   Attrs attrs(op.attrs.size());
-  for (size_t i = 0; i < op.attrs.size(); ++i) attrs[i] = op.attrs[i].fallback;
+  for (size_t i = 0; i < op.attrs.size(); ++i) {
+    const int same = like ? like->op().attr_index(op.attrs[i].name) : -1;
+    attrs[i] = same < 0 ? op.attrs[i].fallback : like->attrs()[size_t(same)];
+  }
   for (const auto& [name, value] : given) {
     const int i = op.attr_index(name);
     if (i < 0) throw Error(fmt::format("{}: no attribute '{}'", op.name, name));

@@ -322,7 +322,7 @@ std::vector<std::string> words(const char* text);
 // Returns all attributes of an op: defaults, then the values of `like` for the attributes that its op has too, then the
 // given values. Throws for unknown names.
 using AttrList = std::initializer_list<std::pair<const char*, AttrValue>>;
-Attrs make_attrs(const OpDef& op, AttrList given = {});
+Attrs make_attrs(const OpDef& op, AttrList given = {}, const AttrReader* like = nullptr);
 
 // Returns the index of the flattened input, of `count`, whose buffer output i may reuse (see OpDef::in_place).
 size_t rewritten_input(const OpDef& op, size_t count, size_t i);

@@ -4,7 +4,7 @@
 
 namespace pg {
 
-Values apply_vars(const OpDef& op, std::span<const Var> inputs, AttrList attrs) {
+Values apply_vars(const OpDef& op, std::span<const Var> inputs, AttrList attrs, const AttrReader* like) {
   SmallVector<Value, 4> values;
   Context* ctx = nullptr;
   for (const Var& v : inputs) {
@@ -13,7 +13,7 @@ Values apply_vars(const OpDef& op, std::span<const Var> inputs, AttrList attrs) 
   }
   while (values.size() < op.inputs.size()) values.emplace_back();  // absent optional inputs
   if (!ctx) throw Error(fmt::format("{}: no context among the inputs", op.name));
-  return apply(*ctx, op, values, make_attrs(op, attrs));
+  return apply(*ctx, op, values, make_attrs(op, attrs, like));
 }
 
 Var apply_refs(const OpDef& op, std::span<const Var* const> inputs) {

@@ -28,7 +28,7 @@ class Var {
 };
 
 Values apply_vars(const OpDef& op, std::initializer_list<Var> inputs, AttrList attrs);
-Values apply_vars(const OpDef& op, std::span<const Var> inputs, AttrList attrs);
+Values apply_vars(const OpDef& op, std::span<const Var> inputs, AttrList attrs, const AttrReader* like = nullptr);
 
 // Returns the first output of an op without attributes. Absent optional inputs may be omitted at the end.
 Var apply_refs(const OpDef& op, std::span<const Var* const> inputs);
@@ -133,6 +133,12 @@ class Rule : public AttrReader {
   Context& ctx_;
   std::span<const Value> inputs_;
 };
+
+// call<"name"> with the values of `c` for the attributes that both ops have, and with `attrs`.
+template <OpName name>
+Var call_like(const Rule& c, std::initializer_list<Var> inputs, AttrList attrs = {}) {
+  return c.wrap(apply_vars(op_named<name>(), std::span(inputs.begin(), inputs.size()), attrs, &c)[0]);
+}
 
 // The arguments of OpDef::expand: a call with at least one option.
 class Expansion : public Rule {

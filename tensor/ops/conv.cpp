@@ -101,29 +101,15 @@ void infer_conv(Infer& c) {
 Ints tail(const Dims& shape, int count) { return Ints(shape.end() - count, shape.end()); }
 
 Var convolve(const Rule& c, const Var& x, const Var& w, const Var& bias = {}) {
-  const AttrList attrs = {{"stride", c.raw("stride")},
-                          {"padding", c.raw("padding")},
-                          {"dilation", c.raw("dilation")},
-                          {"groups", c.raw("groups")}};
-  if (w.rank() == 3) return call<"conv1d">({x, w, bias}, attrs);
-  if (w.rank() == 4) return call<"conv2d">({x, w, bias}, attrs);
-  return call<"conv3d">({x, w, bias}, attrs);
+  if (w.rank() == 3) return call_like<"conv1d">(c, {x, w, bias});
+  if (w.rank() == 4) return call_like<"conv2d">(c, {x, w, bias});
+  return call_like<"conv3d">(c, {x, w, bias});
 }
 Var convolve_by_input(const Rule& c, const Var& dy, const Var& w, const Ints& size) {
-  return call<"conv_by_input">(dy, w,
-                               {{"size", size},
-                                {"stride", c.raw("stride")},
-                                {"padding", c.raw("padding")},
-                                {"dilation", c.raw("dilation")},
-                                {"groups", c.raw("groups")}});
+  return call_like<"conv_by_input">(c, {dy, w}, {{"size", size}});
 }
 Var convolve_by_weight(const Rule& c, const Var& x, const Var& dy, const Ints& size) {
-  return call<"conv_by_weight">(x, dy,
-                                {{"size", size},
-                                 {"stride", c.raw("stride")},
-                                 {"padding", c.raw("padding")},
-                                 {"dilation", c.raw("dilation")},
-                                 {"groups", c.raw("groups")}});
+  return call_like<"conv_by_weight">(c, {x, dy}, {{"size", size}});
 }
 
 template <int kDims>

@@ -106,10 +106,7 @@ std::vector<OpDef> diagonal_rows() {
        .infer = [](Infer& c) { c.output(c.dtype(0), diagonal_shape(c.shape(0), diagonal_of(c, c.shape(0)))); },
        .view = view_diagonal,
        .vjp = {[](Vjp& c) {
-         return call<"diagonal_backward">(c.dy(), {{"shape", ints(c.input(0).shape())},
-                                                   {"offset", c.raw("offset")},
-                                                   {"dim1", c.raw("dim1")},
-                                                   {"dim2", c.raw("dim2")}});
+         return call_like<"diagonal_backward">(c, {c.dy()}, {{"shape", ints(c.input(0).shape())}});
        }},
        .vjp_uses = "",
        .traits = kView},
@@ -119,10 +116,7 @@ std::vector<OpDef> diagonal_rows() {
        .inputs = {{"dy"}},
        .attrs = {kShape, offset_attr("offset"), dim_attr("dim1", 1), dim_attr("dim2", 2)},
        .infer = infer_diagonal_backward,
-       .vjp = {[](Vjp& c) {
-         return call<"diagonal">(c.dy(),
-                                 {{"offset", c.raw("offset")}, {"dim1", c.raw("dim1")}, {"dim2", c.raw("dim2")}});
-       }},
+       .vjp = {[](Vjp& c) { return call_like<"diagonal">(c, {c.dy()}); }},
        .vjp_uses = "",
        .traits = kHidden},
       {.name = "diag_embed",
@@ -133,10 +127,7 @@ std::vector<OpDef> diagonal_rows() {
        .attrs = {offset_attr("offset"), dim_attr("dim1", -2), dim_attr("dim2", -1)},
        .infer = [](Infer& c) { c.output(c.dtype(0), embedded(c, c.shape(0))); },
        .decompose = [](Rule& c) -> std::vector<Var> {
-         return {call<"diagonal_backward">(c.in(0), {{"shape", ints(embedded(c, c.input(0).shape()))},
-                                                     {"offset", c.raw("offset")},
-                                                     {"dim1", c.raw("dim1")},
-                                                     {"dim2", c.raw("dim2")}})};
+         return {call_like<"diagonal_backward">(c, {c.in(0)}, {{"shape", ints(embedded(c, c.input(0).shape()))}})};
        }},
       {.name = "diag",
        .doc = "The diagonal of a matrix, or a square matrix with x on its diagonal when x is 1-dim.",

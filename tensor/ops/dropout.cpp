@@ -32,9 +32,7 @@ Var ones_before(const Rule& c, int first) {
   return c.wrap(c.context().interpreter->filled(c.context(), type, 1));
 }
 
-Var dropped(const Rule& c, const Var& x) {
-  return call<"dropout">(x, {{"p", c.raw("p")}, {"training", true}, {"generator", c.raw("generator")}});
-}
+Var dropped(const Rule& c, const Var& x) { return call_like<"dropout">(c, {x}, {{"training", true}}); }
 
 // --- Whole channels ---
 
@@ -52,9 +50,7 @@ std::vector<Var> decompose_channel_dropout(Rule& c) {
   const int rank = c.input(0).rank();
   Ints axes;
   for (int d = kDims == 2 || rank == kDims + 2 ? 2 : 1; d < rank; ++d) axes.push_back(user_dim(d));
-  return {call<"dropout">(
-      c.in(0),
-      {{"p", c.raw("p")}, {"training", c.raw("training")}, {"axes", axes}, {"generator", c.raw("generator")}})};
+  return {call_like<"dropout">(c, {c.in(0)}, {{"axes", axes}})};
 }
 
 template <int kDims>
@@ -135,12 +131,7 @@ std::vector<OpDef> dropout_rows() {
                  generator_attr()},
        .infer = infer_dropout,
        .view = view_dropout,
-       .vjp = {[](Vjp& c) {
-         return call<"dropout">(c.dy(), {{"p", c.raw("p")},
-                                         {"training", c.raw("training")},
-                                         {"axes", c.raw("axes")},
-                                         {"generator", c.raw("generator")}});
-       }},
+       .vjp = {[](Vjp& c) { return call_like<"dropout">(c, {c.dy()}); }},
        .vjp_uses = "",
        .traits = kRandom | kView},
       channel_dropout<1>(

@@ -52,15 +52,10 @@ Var grad_complex(Vjp& c) {
 
 Var grad_real(Vjp& c) {
   const int64_t dim = c.attr<int64_t>("dim");
-  return call<"fft_half">(c.dy(), {{"n", c.input(0).shape()[int(dim) - 1]},
-                                   {"dim", dim},
-                                   {"scale", c.raw("scale")},
-                                   {"doubled", c.raw("doubled")}});
+  return call_like<"fft_half">(c, {c.dy()}, {{"n", c.input(0).shape()[int(dim) - 1]}});
 }
 
-Var grad_half(Vjp& c) {
-  return call<"fft_real">(c.dy(), {{"dim", c.raw("dim")}, {"scale", c.raw("scale")}, {"doubled", c.raw("doubled")}});
-}
+Var grad_half(Vjp& c) { return call_like<"fft_real">(c, {c.dy()}); }
 
 std::vector<OpDef> core_rows() {
   const AttrDef dim = {"dim", AttrKind::kInt, {}, "the dim, from 1; the last dim of pairs does not count", false, 1};

@@ -65,10 +65,7 @@ Var spread_to_src(const Vjp& c, const Var& grad) {
   return call<"pad">(grad, {{"pad", widths}});
 }
 
-Var grad_scattered(Vjp& c) {
-  return spread_to_src(c,
-                       call<"gather">(c.dy(), c.in(1), {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}}));
-}
+Var grad_scattered(Vjp& c) { return spread_to_src(c, call_like<"gather">(c, {c.dy(), c.in(1)})); }
 
 Dims indexed_shape(const Dims& x, int d, const Dims& index) {
   Dims out;
@@ -84,9 +81,7 @@ void infer_index_write(Infer& c) {
   c.output(c.dtype(0), c.shape(0));
 }
 
-Var select_dy(Vjp& c) {
-  return call<"index_select">(c.dy(), c.in(1), {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
-}
+Var select_dy(Vjp& c) { return call_like<"index_select">(c, {c.dy(), c.in(1)}); }
 
 namespace {
 
@@ -130,8 +125,7 @@ void infer_index_select_backward(Infer& c) {
 Var grad_index_select(Vjp& c) {
   const Dims& x = c.input(0).shape();
   const int d = c.dim("dim", x.size());
-  return call<"index_select_backward">(c.dy(), c.in(1),
-                                       {{"dim", user_dim(d)}, {"size", x[d]}, {"index_base", c.raw("index_base")}});
+  return call_like<"index_select_backward">(c, {c.dy(), c.in(1)}, {{"dim", user_dim(d)}, {"size", x[d]}});
 }
 
 // Broadcasts the shapes of x and index against each other, except for dim d.
@@ -165,9 +159,8 @@ Var grad_take_along(Vjp& c) {
   }
   const int d = c.dim("dim", x.size());
   const Var wide = call<"expand">(c.in(1), {{"shape", ints(along_shape(c, x, index, d, false))}});
-  return call<"gather_backward">(
-      c.dy(), wide,
-      {{"dim", user_dim(d)}, {"shape", ints(along_shape(c, x, index, d, true))}, {"index_base", c.raw("index_base")}});
+  return call_like<"gather_backward">(c, {c.dy(), wide},
+                                      {{"dim", user_dim(d)}, {"shape", ints(along_shape(c, x, index, d, true))}});
 }
 
 void infer_pick(Infer& c) {
@@ -204,8 +197,7 @@ void infer_embedding(Infer& c) {
 
 Var grad_embedding(Vjp& c) {
   const Dims& weight = c.input(1).shape();
-  const Var grad = call<"index_select_backward">(
-      c.dy(), c.in(0), {{"dim", int64_t(1)}, {"size", weight[0]}, {"index_base", c.raw("index_base")}});
+  const Var grad = call_like<"index_select_backward">(c, {c.dy(), c.in(0)}, {{"dim", int64_t(1)}, {"size", weight[0]}});
   if (!c.has_attr("padding_idx")) return grad;
   const int64_t given = c.attr<int64_t>("padding_idx"), row = given > 0 ? given - 1 : given + weight[0];
   return call<"slice_assign">(
@@ -224,9 +216,7 @@ std::vector<OpDef> gather_rows() {
        .signature = "x dim index",
        .infer = infer_gather,
        .vjp = {[](Vjp& c) {
-                 return call<"gather_backward">(
-                     c.dy(), c.in(1),
-                     {{"dim", c.raw("dim")}, {"shape", ints(c.input(0).shape())}, {"index_base", c.raw("index_base")}});
+                 return call_like<"gather_backward">(c, {c.dy(), c.in(1)}, {{"shape", ints(c.input(0).shape())}});
                },
                nullptr},
        .vjp_uses = "index"},
@@ -237,7 +227,7 @@ std::vector<OpDef> gather_rows() {
        .attrs = {kDim, kShape, index_base_attr()},
        .infer = infer_gather_backward,
        .vjp = {[](Vjp& c) {
-                 return call<"gather">(c.dy(), c.in(1), {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
+                 return call_like<"gather">(c, {c.dy(), c.in(1)});
                },
                nullptr},
        .vjp_uses = "index",
@@ -252,8 +242,7 @@ std::vector<OpDef> gather_rows() {
        .signature = "x dim index src",
        .infer = infer_scatter,
        .vjp = {[](Vjp& c) {
-                 return call<"scatter">(c.dy(), c.in(1), Var(0.0),
-                                        {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
+                 return call_like<"scatter">(c, {c.dy(), c.in(1), Var(0.0)});
                },
                nullptr, grad_scattered},
        .vjp_uses = "index",
@@ -288,8 +277,8 @@ std::vector<OpDef> gather_rows() {
        .infer = [](Infer& c) { c.output(c.dtype(0), c.shape(1)); },
        .vjp = {[](Vjp& c) {
                  const Dims& x = c.input(0).shape();
-                 const Var flat = call<"index_select_backward">(
-                     c.dy(), c.in(1), {{"dim", int64_t(1)}, {"size", numel(x)}, {"index_base", c.raw("index_base")}});
+                 const Var flat = call_like<"index_select_backward">(c, {c.dy(), c.in(1)},
+                                                                     {{"dim", int64_t(1)}, {"size", numel(x)}});
                  return call<"reshape_to">(flat, {{"shape", ints(x)}});
                },
                nullptr},
@@ -372,8 +361,7 @@ std::vector<OpDef> select_rows() {
        .attrs = {kDim, index_base_attr()},
        .infer = infer_index_write,
        .vjp = {[](Vjp& c) {
-                 return call<"index_assign">(c.dy(), c.in(1), Var(0.0),
-                                             {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
+                 return call_like<"index_assign">(c, {c.dy(), c.in(1), Var(0.0)});
                },
                nullptr, select_dy},
        .vjp_uses = "index",

@@ -188,8 +188,7 @@ Dims padded(const Infer& c, const Dims& x) {
 
 Var grad_pad(Vjp& c) {
   if (c.attr<std::string>("mode") != "constant")
-    return call<"pad_backward">(c.dy(),
-                                {{"pad", c.raw("pad")}, {"mode", c.raw("mode")}, {"shape", ints(c.input(0).shape())}});
+    return call_like<"pad_backward">(c, {c.dy()}, {{"shape", ints(c.input(0).shape())}});
   Ints back = c.attr<Ints>("pad");
   for (int64_t& w : back) w = -w;
   return call<"pad">(c.dy(), {{"pad", back}});
@@ -297,9 +296,7 @@ std::vector<OpDef> reorder_rows() {
              if (!(padded(c, shape) == c.shape(0))) c.bad_input(0, "the shape of the padded tensor");
              c.output(c.dtype(0), shape);
            },
-       .vjp = {[](Vjp& c) {
-         return call<"pad">(c.dy(), {{"pad", c.raw("pad")}, {"mode", c.raw("mode")}});
-       }},
+       .vjp = {[](Vjp& c) { return call_like<"pad">(c, {c.dy()}); }},
        .vjp_uses = "",
        .traits = kHidden},
   };

@@ -189,17 +189,10 @@ std::vector<Var> cross_entropy_of_probabilities(Rule& c) {
 
 std::vector<Var> decompose_cross_entropy(Rule& c) {
   if (is_float(c.input(1).dtype())) return cross_entropy_of_probabilities(c);
-  return {call<"cross_entropy_fused">({c.in(0), c.in(1), c.in(2)}, {{"reduction", c.raw("reduction")},
-                                                                    {"ignore_index", c.raw("ignore_index")},
-                                                                    {"label_smoothing", c.raw("label_smoothing")},
-                                                                    {"index_base", c.raw("index_base")}})};
+  return {call_like<"cross_entropy_fused">(c, {c.in(0), c.in(1), c.in(2)})};
 }
 
-std::vector<Var> decompose_nll_loss(Rule& c) {
-  return {call<"nll_fused">({c.in(0), c.in(1), c.in(2)}, {{"reduction", c.raw("reduction")},
-                                                          {"ignore_index", c.raw("ignore_index")},
-                                                          {"index_base", c.raw("index_base")}})};
-}
+std::vector<Var> decompose_nll_loss(Rule& c) { return {call_like<"nll_fused">(c, {c.in(0), c.in(1), c.in(2)})}; }
 
 // The factor of the gradient of each sample. If no sample counts, all gradients are 0 times this factor, so the mean's
 // divisor of 0 becomes 1.
@@ -211,9 +204,7 @@ Var sample_scale(Vjp& c, size_t norm) {
 
 void vjp_nll(Vjp& c) {
   if (!c.needs(0) || !c.has_dy(0)) return;
-  c.set(0, call<"nll_dx">({c.in(1), c.in(2), sample_scale(c, 1)}, {{"shape", ints(c.in(0).shape())},
-                                                                   {"ignore_index", c.raw("ignore_index")},
-                                                                   {"index_base", c.raw("index_base")}}));
+  c.set(0, call_like<"nll_dx">(c, {c.in(1), c.in(2), sample_scale(c, 1)}, {{"shape", ints(c.in(0).shape())}}));
 }
 
 // Checks labels, the input `weight` and the scale of each sample, for logits of `shape` and `dtype`.
@@ -246,19 +237,13 @@ void infer_nll_dx(Infer& c) {
 // nll_dx is linear in the scale. Its transpose reads the same positions.
 void vjp_nll_dx(Vjp& c) {
   if (!c.needs(2)) return;
-  c.set(2, call<"nll_fused">({c.dy(), c.in(0), c.in(1)}, {{"reduction", std::string("none")},
-                                                          {"ignore_index", c.raw("ignore_index")},
-                                                          {"index_base", c.raw("index_base")}}));
+  c.set(2, call_like<"nll_fused">(c, {c.dy(), c.in(0), c.in(1)}, {{"reduction", std::string("none")}}));
 }
 
 void vjp_cross_entropy(Vjp& c) {
   if (!c.needs(0)) return;
   Var dx;
-  if (c.has_dy(0))
-    dx = call<"cross_entropy_dx">({c.in(0), c.in(1), c.in(2), c.out(1), sample_scale(c, 2)},
-                                  {{"ignore_index", c.raw("ignore_index")},
-                                   {"label_smoothing", c.raw("label_smoothing")},
-                                   {"index_base", c.raw("index_base")}});
+  if (c.has_dy(0)) dx = call_like<"cross_entropy_dx">(c, {c.in(0), c.in(1), c.in(2), c.out(1), sample_scale(c, 2)});
   if (c.has_dy(1)) {
     const int rank = c.in(0).rank();
     const Var part = with_class_dim(c.dy(1), rank) * call<"exp">(c.in(0) - with_class_dim(c.out(1), rank));
@@ -270,9 +255,7 @@ void vjp_cross_entropy(Vjp& c) {
 // The factor per sample: the weight of its class, 0 for ignored samples.
 Var label_weights(const Rule& c, const Var& target, const Var& weight, const Var& like) {
   const Var minus = call<"expand">(call<"sum">(like) * Var(0.0) - Var(1.0), {{"shape", ints(like.shape())}});
-  return call<"nll_fused">({call<"detach">(minus), target, weight}, {{"reduction", std::string("none")},
-                                                                     {"ignore_index", c.raw("ignore_index")},
-                                                                     {"index_base", c.raw("index_base")}});
+  return call_like<"nll_fused">(c, {call<"detach">(minus), target, weight}, {{"reduction", std::string("none")}});
 }
 
 // scale (a exp(x - lse) - (1 - s) w[t] [class = t] - v s w / C) with a = (1 - s) w[t] + v s sum(w) / C, where s is the
@@ -291,9 +274,7 @@ std::vector<Var> decompose_cross_entropy_dx(Rule& c) {
   }
   const Var p = call<"exp">(x - with_class_dim(c.in(3), rank));
   Var dx = with_class_dim(scale * a, rank) * p;
-  dx = dx + call<"nll_dx">({target, weight, scale * Var(1 - s)}, {{"shape", ints(x.shape())},
-                                                                  {"ignore_index", c.raw("ignore_index")},
-                                                                  {"index_base", c.raw("index_base")}});
+  dx = dx + call_like<"nll_dx">(c, {target, weight, scale * Var(1 - s)}, {{"shape", ints(x.shape())}});
   if (s > 0) {
     const Var spread = with_class_dim(scale * even, rank);
     dx = dx - (c.has(2) ? spread * by_class(weight, rank) : spread);

@@ -186,15 +186,10 @@ std::vector<Var> decompose_row_norm_dw(Rule& c) {
   return {call<"sum_to">(dy * xhat, {{"shape", shape}}), call<"sum_to">(dy, {{"shape", shape}})};
 }
 
-std::vector<Var> decompose_layer_norm(Rule& c) {
-  return {call<"row_norm">({c.in(0), c.in(1), c.in(2)},
-                           {{"normalized_shape", c.raw("normalized_shape")}, {"eps", c.raw("eps")}})};
-}
+std::vector<Var> decompose_layer_norm(Rule& c) { return {call_like<"row_norm">(c, {c.in(0), c.in(1), c.in(2)})}; }
 
 std::vector<Var> decompose_rms_norm(Rule& c) {
-  return {
-      call<"row_norm">({c.in(0), c.in(1), Var()},
-                       {{"normalized_shape", c.raw("normalized_shape")}, {"eps", c.raw("eps")}, {"centered", false}})};
+  return {call_like<"row_norm">(c, {c.in(0), c.in(1), Var()}, {{"centered", false}})};
 }
 
 // --- Groups of channels ---

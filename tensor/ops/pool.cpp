@@ -149,26 +149,14 @@ OpDef max_pool(const char* name, const char* example) {
 }
 
 Var avg_pool_like(const Rule& c, const Var& x, int dims) {
-  const AttrList attrs = {{"kernel_size", c.raw("kernel_size")},
-                          {"stride", c.raw("stride")},
-                          {"padding", c.raw("padding")},
-                          {"ceil_mode", c.raw("ceil_mode")},
-                          {"count_include_pad", c.raw("count_include_pad")},
-                          {"divisor_override", c.raw("divisor_override")}};
-  if (dims == 1) return call<"avg_pool1d">(x, attrs);
-  if (dims == 2) return call<"avg_pool2d">(x, attrs);
-  return call<"avg_pool3d">(x, attrs);
+  if (dims == 1) return call_like<"avg_pool1d">(c, {x});
+  if (dims == 2) return call_like<"avg_pool2d">(c, {x});
+  return call_like<"avg_pool3d">(c, {x});
 }
 
 template <int kDims>
 Var grad_avg_pool(Vjp& c) {
-  return call<"avg_pool_backward">(c.dy(), {{"size", tail(c.input(0).shape(), kDims)},
-                                            {"kernel_size", c.raw("kernel_size")},
-                                            {"stride", c.raw("stride")},
-                                            {"padding", c.raw("padding")},
-                                            {"ceil_mode", c.raw("ceil_mode")},
-                                            {"count_include_pad", c.raw("count_include_pad")},
-                                            {"divisor_override", c.raw("divisor_override")}});
+  return call_like<"avg_pool_backward">(c, {c.dy()}, {{"size", tail(c.input(0).shape(), kDims)}});
 }
 
 template <int kDims>
@@ -207,12 +195,7 @@ std::vector<Var> decompose_lp_pool(Rule& c) {
   const int dims = image_dims(c);
   double count = 1;
   for (int64_t k : spatial(c, "kernel_size", dims, 1)) count *= double(k);
-  const AttrList attrs = {
-      {"kernel_size", c.raw("kernel_size")}, {"stride", c.raw("stride")}, {"ceil_mode", c.raw("ceil_mode")}};
-  const Var powers = call<"pow">(c.in(0), Var(p));
-  const Var mean = dims == 1   ? call<"avg_pool1d">(powers, attrs)
-                   : dims == 2 ? call<"avg_pool2d">(powers, attrs)
-                               : call<"avg_pool3d">(powers, attrs);
+  const Var mean = avg_pool_like(c, call<"pow">(c.in(0), Var(p)), dims);
   const Var sum = call<"sign">(mean) * call<"relu">(call<"abs">(mean)) * Var(count);
   return {call<"pow">(sum, Var(1 / p))};
 }

@@ -86,10 +86,7 @@ Var vjp_var(Vjp& c) {
   return scale * centered(c);
 }
 
-std::vector<Var> decompose_std(Rule& c) {
-  return {call<"sqrt">(call<"var">(
-      c.in(0), {{"dim", c.raw("dim")}, {"correction", c.raw("correction")}, {"keepdim", c.raw("keepdim")}}))};
-}
+std::vector<Var> decompose_std(Rule& c) { return {call<"sqrt">(call_like<"var">(c, {c.in(0)}))}; }
 
 // 0 where the deviation is 0, as in PyTorch.
 Var vjp_std(Vjp& c) {

@@ -102,11 +102,8 @@ void infer_resample(Infer& c) {
 }
 
 Var resample_other_way(Vjp& c, bool back) {
-  const AttrList attrs = {{"dim", c.raw("dim")},
-                          {"size", c.input(0).shape()[c.dim("dim", c.input(0).rank())]},
-                          {"step", c.raw("step")},
-                          {"kind", c.raw("kind")}};
-  return back ? call<"resample_backward">(c.dy(), attrs) : call<"resample">(c.dy(), attrs);
+  const AttrList attrs = {{"size", c.input(0).shape()[c.dim("dim", c.input(0).rank())]}};
+  return back ? call_like<"resample_backward">(c, {c.dy()}, attrs) : call_like<"resample">(c, {c.dy()}, attrs);
 }
 
 std::vector<AttrDef> resample_attrs() {

@@ -32,8 +32,7 @@ Var vjp_cumprod(Vjp& c) {
 Var vjp_running_extreme(Vjp& c) {
   const Var dy = c.dy(0);
   if (dy.rank() == 0) return dy;
-  return call<"scatter_add">(call<"zeros_like">(dy), c.out(1), dy,
-                             {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
+  return call_like<"scatter_add">(c, {call<"zeros_like">(dy), c.out(1), dy});
 }
 
 void infer_scan_affine(Infer& c) {

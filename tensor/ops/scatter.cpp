@@ -103,14 +103,11 @@ void infer_index_fill(Infer& c) {
   infer_index_write(c);
 }
 
-Var cleared_dy(Vjp& c) {
-  return call<"index_fill">(c.dy(), c.in(1), Var(0.0), {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
-}
+Var cleared_dy(Vjp& c) { return call_like<"index_fill">(c, {c.dy(), c.in(1), Var(0.0)}); }
 
 // A position that the index names several times counts once.
 Var grad_fill_value(Vjp& c) {
-  const Var filled = call<"index_fill">(call<"zeros_like">(c.dy()), c.in(1), Var(1.0),
-                                        {{"dim", c.raw("dim")}, {"index_base", c.raw("index_base")}});
+  const Var filled = call_like<"index_fill">(c, {call<"zeros_like">(c.dy()), c.in(1), Var(1.0)});
   return call<"where">(call<"ne">(filled, Var(0.0)), c.dy(), Var(0.0));
 }
 

@@ -262,12 +262,7 @@ std::vector<OpDef> cut_rows() {
              if (!(checked_region(c, shape).shape() == c.shape(0))) c.bad_input(0, "the shape of the region");
              c.output(c.dtype(0), shape);
            },
-       .vjp = {[](Vjp& c) {
-         return call<"slice">(c.dy(), {{"start", c.raw("start")},
-                                       {"length", c.raw("length")},
-                                       {"step", c.raw("step")},
-                                       {"drop", c.raw("drop")}});
-       }},
+       .vjp = {[](Vjp& c) { return call_like<"slice">(c, {c.dy()}); }},
        .vjp_uses = "",
        .traits = kHidden},
       {.name = "slice_assign",
@@ -282,18 +277,9 @@ std::vector<OpDef> cut_rows() {
              c.output(c.dtype(0), c.shape(0));
            },
        .vjp = {[](Vjp& c) {
-                 return call<"slice_assign">(c.dy(), Var(0.0),
-                                             {{"start", c.raw("start")},
-                                              {"length", c.raw("length")},
-                                              {"step", c.raw("step")},
-                                              {"drop", c.raw("drop")}});
+                 return call_like<"slice_assign">(c, {c.dy(), Var(0.0)});
                },
-               [](Vjp& c) {
-                 return call<"slice">(c.dy(), {{"start", c.raw("start")},
-                                               {"length", c.raw("length")},
-                                               {"step", c.raw("step")},
-                                               {"drop", c.raw("drop")}});
-               }},
+               [](Vjp& c) { return call_like<"slice">(c, {c.dy()}); }},
        .vjp_uses = "",
        .traits = kHidden | kInPlace | kWeakNumber | kIndexing},
   };

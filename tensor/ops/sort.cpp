@@ -29,8 +29,7 @@ void infer_topk(Infer& c) {
 Var grad_order(Vjp& c) {
   const Dims& x = c.input(0).shape();
   if (x.empty()) return c.dy();
-  return call<"gather_backward">(c.dy(), c.out(1),
-                                 {{"dim", c.raw("dim")}, {"shape", ints(x)}, {"index_base", c.raw("index_base")}});
+  return call_like<"gather_backward">(c, {c.dy(), c.out(1)}, {{"shape", ints(x)}});
 }
 
 void infer_unique(Infer& c) {

@@ -8,15 +8,7 @@
 namespace pg {
 namespace {
 
-const AttrDef kDims = {"dim", AttrKind::kDims, {}, "the dims to reduce; all when absent", true};
-const AttrDef kOneDim = {"dim", AttrKind::kDim, {}, "the dim to reduce; all when absent", true};
-const AttrDef kKeep = {"keepdim", AttrKind::kBool, false, "keep reduced dims with size 1"};
-const AttrDef kCorrection = {
-    "correction", AttrKind::kFloat, 1.0, "taken from the number of elements in the divisor", false, 0, 1e15};
-
-Var total(const Rule& c, const Var& v) {
-  return call<"sum">(v, {{"dim", c.raw("dim")}, {"keepdim", c.raw("keepdim")}});
-}
+Var total(const Rule& c, const Var& v) { return call_like<"sum">(c, {v}); }
 
 std::vector<Var> decompose_nansum(Rule& c) {
   const Var x = c.in(0);
@@ -46,9 +38,7 @@ void infer_moments(Infer& c) {
 
 template <OpName deviation>
 std::vector<Var> decompose_moments(Rule& c) {
-  const AttrValue dim = c.raw("dim"), keep = c.raw("keepdim");
-  return {call<deviation>(c.in(0), {{"dim", dim}, {"correction", c.raw("correction")}, {"keepdim", keep}}),
-          call<"mean">(c.in(0), {{"dim", dim}, {"keepdim", keep}})};
+  return {call_like<deviation>(c, {c.in(0)}), call_like<"mean">(c, {c.in(0)})};
 }
 
 OpDef moments(const char* name, const char* doc, const char* example, const char* first, DecomposeFn decompose) {

@@ -72,19 +72,10 @@ void infer_fold(Infer& c) {
 
 Var grad_unfold(Vjp& c) {
   const Dims& x = c.input(0).shape();
-  return call<"fold">(c.dy(), {{"output_size", Ints{x[x.size() - 2], x[x.size() - 1]}},
-                               {"kernel_size", c.raw("kernel_size")},
-                               {"dilation", c.raw("dilation")},
-                               {"padding", c.raw("padding")},
-                               {"stride", c.raw("stride")}});
+  return call_like<"fold">(c, {c.dy()}, {{"output_size", Ints{x[x.size() - 2], x[x.size() - 1]}}});
 }
 
-Var grad_fold(Vjp& c) {
-  return call<"unfold">(c.dy(), {{"kernel_size", c.raw("kernel_size")},
-                                 {"dilation", c.raw("dilation")},
-                                 {"padding", c.raw("padding")},
-                                 {"stride", c.raw("stride")}});
-}
+Var grad_fold(Vjp& c) { return call_like<"unfold">(c, {c.dy()}); }
 
 // --- Deformable convolution ---
 
