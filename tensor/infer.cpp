@@ -165,6 +165,11 @@ void Infer::require_rank(size_t i, int rank) const {
   if (this->rank(i) != rank) bad_input(i, fmt::format("{} dims", rank));
 }
 
+void Infer::require_holds(DType dtype, const char* name) const {
+  if (!is_float(dtype) && !holds(dtype, attr<double>(name)))
+    bad_attr(name, fmt::format("a number that {} can hold", name_of(dtype)));
+}
+
 void Infer::output(DType dtype, Dims shape) {
   Type type{dtype, {}, shape};
   for (const Value& v : inputs_)

@@ -125,6 +125,7 @@ class Infer : public AttrReader {
   [[noreturn]] void bad_input(size_t i, const std::string& expected) const;
   [[noreturn]] void bad_attr(const char* name, const std::string& expected) const;
   void require_rank(size_t i, int rank) const;
+  void require_holds(DType dtype, const char* name) const;  // the dtype can hold the number, which becomes an element
 
   void output(DType dtype, Dims shape);  // on the device of the inputs
   SmallVector<Type, 2> outputs;
@@ -313,9 +314,9 @@ const OpDef& op_named() {
 
 // The nearest name within two edits (one for 2 to 4 letters), by `Nearness` in op.cpp; else "".
 std::string suggest(std::string_view name, std::span<const std::string_view> known);
-
 // "; did you mean 'x'?" with that name, or "".
 std::string did_you_mean(std::string_view name, std::span<const std::string_view> known);
+
 // The words of a text that spaces separate; none of null.
 std::vector<std::string> words(const char* text);
 

@@ -98,8 +98,6 @@ void infer_conv(Infer& c) {
   c.output(common_dtype(c), out);
 }
 
-Ints tail(const Dims& shape, int count) { return Ints(shape.end() - count, shape.end()); }
-
 Var convolve(const Rule& c, const Var& x, const Var& w, const Var& bias = {}) {
   if (w.rank() == 3) return call_like<"conv1d">(c, {x, w, bias});
   if (w.rank() == 4) return call_like<"conv2d">(c, {x, w, bias});

@@ -8,6 +8,9 @@ namespace pg {
 // of values is wrong or a value is below `least`.
 Dims spatial(const AttrReader& c, const char* name, int count, int64_t least);
 
+// The last sizes of a shape.
+inline Ints tail(const Dims& shape, int count) { return Ints(shape.end() - count, shape.end()); }
+
 struct Window {
   Dims kernel, stride, padding, dilation;
 };

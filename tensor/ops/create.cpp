@@ -2,20 +2,12 @@
 #include <cmath>
 
 #include "tensor/ops/all.h"
+#include "tensor/ops/create_rules.h"
 #include "tensor/rule.h"
 
 namespace pg {
 namespace {
 
-AttrDef shape_attr() {
-  return {.name = "shape", .kind = AttrKind::kInts, .doc = "the sizes; an empty list is 0-dim", .min = 0};
-}
-AttrDef dtype_attr(DType fallback = DType::kFloat32) {
-  return {.name = "dtype", .kind = AttrKind::kDType, .fallback = fallback, .doc = "the dtype of the result"};
-}
-AttrDef device_attr() {
-  return {.name = "device", .kind = AttrKind::kDevice, .fallback = Device{}, .doc = "device of the result"};
-}
 AttrDef like_dtype() {
   return {.name = "dtype", .kind = AttrKind::kDType, .doc = "the dtype of the result; x's when nil", .optional = true};
 }
@@ -29,14 +21,8 @@ void output_of(Infer& c, Dims shape) {
 
 void infer_shape(Infer& c) { output_of(c, Dims(std::span<const int64_t>(c.attr<Ints>("shape")))); }
 
-// Checks that the dtype can hold a number that becomes an element.
-void check_holds(Infer& c, const char* name, DType t) {
-  const double v = c.attr<double>(name);
-  if (!is_float(t) && !holds(t, v)) c.bad_attr(name, fmt::format("a number that {} can hold", name_of(t)));
-}
-
 void infer_full(Infer& c) {
-  check_holds(c, "value", c.attr<DType>("dtype"));
+  c.require_holds(c.attr<DType>("dtype"), "value");
   infer_shape(c);
 }
 
@@ -49,7 +35,7 @@ Type like_type(Infer& c) {
 void infer_like(Infer& c) { c.outputs.push_back(like_type(c)); }
 void infer_full_like(Infer& c) {
   const Type type = like_type(c);
-  check_holds(c, "value", type.dtype);
+  c.require_holds(type.dtype, "value");
   c.outputs.push_back(type);
 }
 
@@ -61,8 +47,8 @@ void infer_range(Infer& c) {
   if (!std::isfinite(step) || step == 0) c.bad_attr("step", "a finite number other than 0");
   const double steps = (stop - start) / step;
   if (steps > 1e15) c.bad_attr("stop", "at most 1e15 elements");
-  check_holds(c, "start", c.attr<DType>("dtype"));
-  if (steps >= 1) check_holds(c, "step", c.attr<DType>("dtype"));
+  c.require_holds(c.attr<DType>("dtype"), "start");
+  if (steps >= 1) c.require_holds(c.attr<DType>("dtype"), "step");
   const double tolerance = 1e-9 * std::max(1.0, std::fabs(steps));
   output_of(c, {steps < 0 ? 0 : int64_t(std::floor(steps + tolerance)) + 1});
 }

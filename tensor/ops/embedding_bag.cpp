@@ -44,11 +44,7 @@ void infer_embedding_bag(Infer& c) {
     if (c.dtype(3) != c.dtype(1)) c.bad_input(3, "the dtype of weight");
     if (c.attr<std::string>("mode") != "sum") c.bad_attr("mode", "sum where per_sample_weights is given");
   }
-  if (c.has_attr("padding_idx")) {
-    const int64_t rows = c.shape(1)[0], given = c.attr<int64_t>("padding_idx");
-    if (given == 0 || given > rows || given < -rows)
-      c.bad_attr("padding_idx", fmt::format("a row from 1 to {} or -{} to -1", rows, rows));
-  }
+  check_padding_row(c);
   c.output(c.dtype(1), {bag_count(c, c.shape(0), c.inputs()[2]), c.shape(1)[1]});
 }
 

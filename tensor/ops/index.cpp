@@ -12,6 +12,13 @@ AttrDef index_base_attr() {
   return {"index_base", AttrKind::kInt, int64_t(1), "the number of the first position in index values", false, 0, 1};
 }
 
+void check_padding_row(const Infer& c) {
+  if (!c.has_attr("padding_idx")) return;
+  const int64_t rows = c.shape(1)[0], given = c.attr<int64_t>("padding_idx");
+  if (given == 0 || given > rows || given < -rows)
+    c.bad_attr("padding_idx", fmt::format("a row from 1 to {} or -{} to -1", rows, rows));
+}
+
 void check_written(const Infer& c, size_t i, const Dims& target) {
   const DType to = c.dtype(0);
   if (c.is_number(i)) {
@@ -185,11 +192,7 @@ Var grad_pick(Vjp& c) {
 
 void infer_embedding(Infer& c) {
   c.require_rank(1, 2);
-  if (c.has_attr("padding_idx")) {
-    const int64_t rows = c.shape(1)[0], given = c.attr<int64_t>("padding_idx");
-    if (given == 0 || given > rows || given < -rows)
-      c.bad_attr("padding_idx", fmt::format("a row from 1 to {} or -{} to -1", rows, rows));
-  }
+  check_padding_row(c);
   Dims out = c.shape(0);
   out.push_back(c.shape(1)[1]);
   c.output(c.dtype(1), out);

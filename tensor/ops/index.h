@@ -18,6 +18,9 @@ AttrDef index_dim_attr();
 // once its leading dims of size 1 are dropped.
 void check_written(const Infer& c, size_t i, const Dims& target);
 
+// Checks that the attribute `padding_idx`, if it is given, names a row of input 1.
+void check_padding_row(const Infer& c);
+
 // Returns the 0-based index of attribute `dim` for input i. Throws when the input has no dims.
 int some_dim(const Infer& c, size_t i);
 

@@ -279,8 +279,7 @@ std::vector<OpDef> reorder_rows() {
        .attrs = {kPad, pad_mode(), {"value", AttrKind::kFloat, 0.0, "the number for mode \"constant\""}},
        .infer =
            [](Infer& c) {
-             if (!is_float(c.dtype(0)) && !holds(c.dtype(0), c.attr<double>("value")))
-               c.bad_attr("value", fmt::format("a number that {} can hold", name_of(c.dtype(0))));
+             c.require_holds(c.dtype(0), "value");
              c.output(c.dtype(0), padded(c, c.shape(0)));
            },
        .vjp = {grad_pad},

@@ -9,9 +9,7 @@
 namespace pg {
 namespace {
 
-const AttrDef kOneDim = {"dim", AttrKind::kDim, {}, "the dim to reduce; all when absent", true};
 const AttrDef kLastDim = {"dim", AttrKind::kDim, int64_t(-1), "the dim to reduce"};
-const AttrDef kKeep = {"keepdim", AttrKind::kBool, false, "keep reduced dims with size 1"};
 
 // Input 1 and the dim that the op reduces: flattened where `dim` is absent, a 0-dim tensor as a line of one.
 struct Line {
@@ -201,7 +199,7 @@ OpDef median(const char* name, const char* doc, const char* example, DecomposeFn
           .doc = doc,
           .example = example,
           .inputs = {{"x", kNumeric}},
-          .attrs = {kOneDim, kKeep, index_base_attr()},
+          .attrs = {kReducedDim, kKeepDim, index_base_attr()},
           .outputs = {"values", "indices"},
           .infer = infer_median,
           .vjp = {vjp_median},
@@ -215,8 +213,8 @@ OpDef quantile(const char* name, const char* doc, const char* example, Decompose
           .doc = doc,
           .example = example,
           .inputs = {{"x", kFloating}, {"q", kFloating, Arity::kOne, 0, 1, "a number or a tensor of at most 1 dim"}},
-          .attrs = {kOneDim,
-                    kKeep,
+          .attrs = {kReducedDim,
+                    kKeepDim,
                     {.name = "interpolation",
                      .kind = AttrKind::kString,
                      .fallback = std::string("linear"),
@@ -241,7 +239,8 @@ void add_order_ops(Registry& r) {
        .doc = "The k-th smallest element along dim, and its index. NaN is larger than any number.",
        .example = "local values, indices = pg.tensor({3, 1, 2}):kthvalue(2)\nreturn values",
        .inputs = {{"x"}},
-       .attrs = {{"k", AttrKind::kInt, {}, "which element, from 1 on", false, 1}, kLastDim, kKeep, index_base_attr()},
+       .attrs =
+           {{"k", AttrKind::kInt, {}, "which element, from 1 on", false, 1}, kLastDim, kKeepDim, index_base_attr()},
        .outputs = {"values", "indices"},
        .infer = infer_kth,
        .vjp = {vjp_extreme_pair},
@@ -253,7 +252,7 @@ void add_order_ops(Registry& r) {
               "NaN is different.",
        .example = "local values, indices = pg.tensor({2, 1, 2}):mode()\nreturn values",
        .inputs = {{"x"}},
-       .attrs = {kLastDim, kKeep, index_base_attr()},
+       .attrs = {kLastDim, kKeepDim, index_base_attr()},
        .outputs = {"values", "indices"},
        .infer = infer_extreme_pair,
        .vjp = {vjp_extreme_pair},

@@ -21,7 +21,6 @@ inline const AttrDef kReturnIndices = {"return_indices", AttrKind::kBool, false,
 // Throws unless input 1 is (batch, channels, `dims` spatial) or (channels, spatial).
 void require_planes(Infer& c, int dims);
 
-inline Ints tail(const Dims& shape, int count) { return Ints(shape.end() - count, shape.end()); }
 Dims with_tail(Dims shape, const Ints& size);  // replaces the last sizes
 
 // Maxima and their positions in their planes, int32 or int64, counted from 0.

@@ -3,20 +3,12 @@
 #include <cmath>
 
 #include "tensor/ops/all.h"
+#include "tensor/ops/create_rules.h"
 #include "tensor/ops/random_rules.h"
 
 namespace pg {
 namespace {
 
-AttrDef shape_attr() {
-  return {.name = "shape", .kind = AttrKind::kInts, .doc = "the sizes; an empty list is 0-dim", .min = 0};
-}
-AttrDef dtype_attr(DType fallback) {
-  return {.name = "dtype", .kind = AttrKind::kDType, .fallback = fallback, .doc = "the dtype of the result"};
-}
-AttrDef device_attr() {
-  return {.name = "device", .kind = AttrKind::kDevice, .fallback = Device{}, .doc = "device of the result"};
-}
 AttrDef index_base_attr() {
   return {.name = "index_base",
           .kind = AttrKind::kInt,
@@ -82,7 +74,7 @@ OpDef drawn(const char* name, const char* doc, const char* example) {
           .doc = doc,
           .example = example,
           .inputs = {},
-          .attrs = {shape_attr(), dtype_attr(DType::kFloat32), device_attr(), generator_attr()},
+          .attrs = {shape_attr(), dtype_attr(), device_attr(), generator_attr()},
           .infer = infer_floats,
           .traits = kRandom | kNoGrad};
 }

@@ -12,6 +12,15 @@ void add_softmax_ops(Registry& registry);
 void add_statistics_ops(Registry& registry);
 void add_order_ops(Registry& registry);
 
+// Attributes of reductions.
+inline const AttrDef kReducedDims = {"dim", AttrKind::kDims, {}, "the dims to reduce; all when absent", true};
+inline const AttrDef kReducedDim = {"dim", AttrKind::kDim, {}, "the dim to reduce; all when absent", true};
+inline const AttrDef kKeepDim = {"keepdim", AttrKind::kBool, false, "keep reduced dims with size 1"};
+inline const AttrDef kCorrection = {
+    "correction", AttrKind::kFloat, 1.0, "taken from the number of elements in the divisor", false, 0, 1e15};
+inline const AttrDef kPositionBase = {
+    "index_base", AttrKind::kInt, int64_t(1), "the number of the first position", false, 0, 1};
+
 // Returns the 0-based dims that attribute `dim` names, as one dim or a list. Absent or empty: all dims.
 Dims reduced_dims(const AttrReader& c, int rank);
 

@@ -49,8 +49,7 @@ std::vector<OpDef> sequence_rows() {
        .attrs = {{"value", AttrKind::kFloat, 0.0, "the number stored after the end"}, dim},
        .infer =
            [](Infer& c) {
-             if (!is_float(c.dtype(0)) && !holds(c.dtype(0), c.attr<double>("value")))
-               c.bad_attr("value", fmt::format("a number that {} can hold", name_of(c.dtype(0))));
+             c.require_holds(c.dtype(0), "value");
              infer_same(c);
            },
        .vjp = {[](Vjp& c) {

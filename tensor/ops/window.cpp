@@ -1,4 +1,5 @@
 // Window functions of spectral analysis, and the frequencies of transforms.
+#include "tensor/ops/create_rules.h"
 #include "tensor/ops/fft_rules.h"
 #include "tensor/ops/reduce_rules.h"
 
@@ -7,8 +8,6 @@ namespace {
 
 constexpr double kTwoPi = 6.283185307179586476925;
 
-AttrDef dtype_attr() { return {"dtype", AttrKind::kDType, DType::kFloat32, "the dtype of the result"}; }
-AttrDef device_attr() { return {"device", AttrKind::kDevice, Device{}, "device of the result"}; }
 AttrDef count_attr(int64_t least) { return {"n", AttrKind::kInt, {}, "how many", false, double(least), 1 << 30}; }
 
 void infer_row(Infer& c, int64_t n) {
