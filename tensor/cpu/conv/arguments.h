@@ -1,6 +1,7 @@
 // How kernels of convolutions and pooling read their arguments.
 #pragma once
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "tensor/cpu/conv/conv.h"
@@ -40,6 +41,22 @@ void visit_compute(DType type, F f) {
     f(TypeTag<double>{}, DType::kFloat64);
   else
     f(TypeTag<float>{}, DType::kFloat32);
+}
+
+// Calls f(x..., y) with arrays of the dtype that the kernel computes in: of the first kInputs inputs, null for an
+// absent one, and of the first output.
+template <size_t kInputs, class F>
+void compute(const KernelArgs& args, F f) {
+  visit_compute(args.out[0].dtype(), [&](auto tag, DType type) {
+    using T = typename decltype(tag)::type;
+    Output<T> y(args.out[0], type);
+    [&]<size_t... k>(std::index_sequence<k...>) {
+      const Input<T> x[] = {Input<T>(args.in[k], type)...};
+      f(x[k].data()..., y.data());
+    }
+    (std::make_index_sequence<kInputs>());
+    y.finish();
+  });
 }
 
 // Returns three values, of which the last `dims` are `values`.

@@ -23,14 +23,9 @@ namespace {
 using namespace cpu::conv_arguments;
 
 void convolve(const KernelArgs& args, bool relu) {
-  const View &x = args.in[0], &w = args.in[1], &y = args.out[0];
-  const cpu::ConvShape s = conv_shape(args, x.shape(), w.shape(), y.shape());
-  visit_compute(y.dtype(), [&](auto tag, DType type) {
-    using T = typename decltype(tag)::type;
-    const Input<T> px(x, type), pw(w, type), bias(args.in[2], type);
-    Output<T> out(y, type);
-    cpu::conv_forward<T>(s, px.data(), pw.data(), args.in[2] ? bias.data() : nullptr, relu, out.data());
-    out.finish();
+  const cpu::ConvShape s = conv_shape(args, args.in[0].shape(), args.in[1].shape(), args.out[0].shape());
+  compute<3>(args, [&](const auto* x, const auto* w, const auto* bias, auto* y) {
+    cpu::conv_forward(s, x, w, bias, relu, y);
   });
 }
 
@@ -61,39 +56,19 @@ std::unique_ptr<const PreparedKernel> prepare_conv_by_weight(const KernelArgs& a
 }
 
 void conv_by_input(const KernelArgs& args) {
-  const View &dy = args.in[0], &w = args.in[1], &dx = args.out[0];
-  const cpu::ConvShape s = conv_shape(args, dx.shape(), w.shape(), dy.shape());
-  visit_compute(dx.dtype(), [&](auto tag, DType type) {
-    using T = typename decltype(tag)::type;
-    const Input<T> pdy(dy, type), pw(w, type);
-    Output<T> out(dx, type);
-    cpu::conv_backward_data<T>(s, pdy.data(), pw.data(), out.data());
-    out.finish();
-  });
+  const cpu::ConvShape s = conv_shape(args, args.out[0].shape(), args.in[1].shape(), args.in[0].shape());
+  compute<2>(args, [&](const auto* dy, const auto* w, auto* dx) { cpu::conv_backward_data(s, dy, w, dx); });
 }
 
 void conv_by_weight(const KernelArgs& args) {
-  const View &x = args.in[0], &dy = args.in[1], &dw = args.out[0];
-  const cpu::ConvShape s = conv_shape(args, x.shape(), dw.shape(), dy.shape());
-  visit_compute(dw.dtype(), [&](auto tag, DType type) {
-    using T = typename decltype(tag)::type;
-    const Input<T> px(x, type), pdy(dy, type);
-    Output<T> out(dw, type);
-    cpu::conv_backward_weights<T>(s, px.data(), pdy.data(), out.data());
-    out.finish();
-  });
+  const cpu::ConvShape s = conv_shape(args, args.in[0].shape(), args.out[0].shape(), args.in[1].shape());
+  compute<2>(args, [&](const auto* x, const auto* dy, auto* dw) { cpu::conv_backward_weights(s, x, dy, dw); });
 }
 
 void max_pool(const KernelArgs& args) {
-  const View &x = args.in[0], &y = args.out[0];
-  const cpu::PoolShape s = pool_shape(args, x.shape(), y.shape(), int(args.attr<Ints>("kernel_size").size()));
-  visit_compute(y.dtype(), [&](auto tag, DType type) {
-    using T = typename decltype(tag)::type;
-    const Input<T> px(x, type);
-    Output<T> out(y, type);
-    cpu::max_pool_forward<T>(s, px.data(), out.data(), args.out[1].as<int32_t>());
-    out.finish();
-  });
+  const cpu::PoolShape s =
+      pool_shape(args, args.in[0].shape(), args.out[0].shape(), int(args.attr<Ints>("kernel_size").size()));
+  compute<1>(args, [&](const auto* x, auto* y) { cpu::max_pool_forward(s, x, y, args.out[1].as<int32_t>()); });
 }
 
 int64_t plane_of(const View& v, int dims) {
@@ -120,55 +95,33 @@ const int32_t* checked_places(const KernelArgs& args, int dims, int64_t plane) {
 }
 
 void max_pool_backward(const KernelArgs& args) {
-  const View &dy = args.in[0], &dx = args.out[0];
   const int dims = int(args.attr<Ints>("size").size());
-  const int32_t* places = checked_places(args, dims, plane_of(dx, dims));
-  visit_compute(dx.dtype(), [&](auto tag, DType type) {
-    using T = typename decltype(tag)::type;
-    const Input<T> pdy(dy, type);
-    Output<T> out(dx, type);
-    cpu::max_pool_backward<T>(planes_of(dx, dims), plane_of(dx, dims), plane_of(dy, dims), pdy.data(), places,
-                              out.data());
-    out.finish();
+  const int64_t plane = plane_of(args.out[0], dims), places_in_plane = plane_of(args.in[0], dims);
+  const int32_t* places = checked_places(args, dims, plane);
+  compute<1>(args, [&](const auto* dy, auto* dx) {
+    cpu::max_pool_backward(planes_of(args.out[0], dims), plane, places_in_plane, dy, places, dx);
   });
 }
 
 void max_pool_take(const KernelArgs& args) {
-  const View &x = args.in[0], &y = args.out[0];
   const int dims = int(args.attr<int64_t>("dims"));
-  const int32_t* places = checked_places(args, dims, plane_of(x, dims));
-  visit_compute(y.dtype(), [&](auto tag, DType type) {
-    using T = typename decltype(tag)::type;
-    const Input<T> px(x, type);
-    Output<T> out(y, type);
-    cpu::max_pool_take<T>(planes_of(x, dims), plane_of(x, dims), plane_of(y, dims), px.data(), places, out.data());
-    out.finish();
+  const int64_t plane = plane_of(args.in[0], dims), places_in_plane = plane_of(args.out[0], dims);
+  const int32_t* places = checked_places(args, dims, plane);
+  compute<1>(args, [&](const auto* x, auto* y) {
+    cpu::max_pool_take(planes_of(args.in[0], dims), plane, places_in_plane, x, places, y);
   });
 }
 
 template <int kDims>
 void avg_pool(const KernelArgs& args) {
-  const View &x = args.in[0], &y = args.out[0];
-  const cpu::PoolShape s = pool_shape(args, x.shape(), y.shape(), kDims);
-  visit_compute(y.dtype(), [&](auto tag, DType type) {
-    using T = typename decltype(tag)::type;
-    const Input<T> px(x, type);
-    Output<T> out(y, type);
-    cpu::avg_pool_forward<T>(s, divisor(args), px.data(), out.data());
-    out.finish();
-  });
+  const cpu::PoolShape s = pool_shape(args, args.in[0].shape(), args.out[0].shape(), kDims);
+  compute<1>(args, [&](const auto* x, auto* y) { cpu::avg_pool_forward(s, divisor(args), x, y); });
 }
 
 void avg_pool_backward(const KernelArgs& args) {
-  const View &dy = args.in[0], &dx = args.out[0];
-  const cpu::PoolShape s = pool_shape(args, dx.shape(), dy.shape(), int(args.attr<Ints>("size").size()));
-  visit_compute(dx.dtype(), [&](auto tag, DType type) {
-    using T = typename decltype(tag)::type;
-    const Input<T> pdy(dy, type);
-    Output<T> out(dx, type);
-    cpu::avg_pool_backward<T>(s, divisor(args), pdy.data(), out.data());
-    out.finish();
-  });
+  const cpu::PoolShape s =
+      pool_shape(args, args.out[0].shape(), args.in[0].shape(), int(args.attr<Ints>("size").size()));
+  compute<1>(args, [&](const auto* dy, auto* dx) { cpu::avg_pool_backward(s, divisor(args), dy, dx); });
 }
 
 // The input elements that one output element is made of, and their weights.
@@ -282,17 +235,13 @@ void resample(const KernelArgs& args) {
   std::vector<int32_t> places;  // empty unless elements of a line are copied
   if (inner == 1 && in < (int64_t(1) << 31) && std::ranges::all_of(list, [](const Tap& t) { return t.count == 1; }))
     for (const Tap& t : list) places.push_back(int32_t(t.from[0]));
-  visit_compute(to.dtype(), [&](auto tag, DType type) {
-    using T = typename decltype(tag)::type;
-    const Input<T> source(from, type);
-    Output<T> target(to, type);
-    T* result = target.data();
+  compute<1>(args, [&]<class T>(const T* source, T* result) {
     if (kBackward) std::fill_n(result, to.numel(), T(0));
     const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, out * inner));
     parallel_for(outer, grain, [&](int64_t begin, int64_t end) {
       Poller poll;
       for (int64_t q = begin; q < end; ++q) {
-        const T* x = source.data() + q * (kBackward ? out : in) * inner;
+        const T* x = source + q * (kBackward ? out : in) * inner;
         T* y = result + q * (kBackward ? in : out) * inner;
         if (!places.empty()) {
           in_polled_blocks(out, 1 << 20, [&](int64_t first, int64_t last) {
@@ -310,7 +259,6 @@ void resample(const KernelArgs& args) {
         }
       }
     });
-    target.finish();
   });
 }
 

@@ -40,15 +40,11 @@ void convolve(const KernelArgs& args) {
     return prepared->run(args.in, args.out, scratch->data, nullptr);
   }
   const bool activates = args.op.attr_index("activation") >= 0, relu = activates && cpu::asks_relu(args);
-  visit_compute(args.out[0].dtype(), [&](auto tag, DType type) {
-    using T = typename decltype(tag)::type;
-    const Input<T> x(args.in[0], type), w(args.in[1], type), bias(args.in[2], type);
-    Output<T> out(args.out[0], type);
+  compute<3>(args, [&]<class T>(const T* x, const T* w, const T* bias, T* y) {
     std::vector<T> plain_x(size_t(args.in[0].numel())), plain_y(size_t(args.out[0].numel()));
-    transpose(s.n, s.in_plane(), s.ic, x.data(), plain_x.data());
-    cpu::conv_forward<T>(s, plain_x.data(), w.data(), args.in[2] ? bias.data() : nullptr, relu, plain_y.data());
-    transpose(s.n, s.oc, s.out_plane(), plain_y.data(), out.data());
-    out.finish();
+    transpose(s.n, s.in_plane(), s.ic, x, plain_x.data());
+    cpu::conv_forward<T>(s, plain_x.data(), w, bias, relu, plain_y.data());
+    transpose(s.n, s.oc, s.out_plane(), plain_y.data(), y);
   });
   if (activates && !relu) cpu::activate(args);
 }
@@ -61,30 +57,20 @@ bool pays(const KernelArgs& args, bool reorders) {
          (s.groups == 1 || cpu::ConvLast::make(s, bool(args.in[2])));
 }
 
-// Calls pool(shape, channels, x, y) with arrays of the dtype that the kernel computes in.
-template <class F>
-void pool_with(const KernelArgs& args, F pool) {
+cpu::PoolShape pool_shape_of(const KernelArgs& args) {
   const View &x = args.in[0], &y = args.out[0];
-  const cpu::PoolShape s = pool_shape(args, channels_first(x.shape()), channels_first(y.shape()), x.rank() - 2);
-  visit_compute(y.dtype(), [&](auto tag, DType type) {
-    using T = typename decltype(tag)::type;
-    const Input<T> px(x, type);
-    Output<T> out(y, type);
-    pool(s, x.size(x.rank() - 1), px.data(), out.data());
-    out.finish();
-  });
+  return pool_shape(args, channels_first(x.shape()), channels_first(y.shape()), x.rank() - 2);
 }
+int64_t channels_of(const KernelArgs& args) { return args.in[0].shape().back(); }
 
 void max_pool_last(const KernelArgs& args) {
-  pool_with(args, [](const cpu::PoolShape& s, int64_t channels, const auto* x, auto* y) {
-    cpu::max_pool_last(s, channels, x, y);
-  });
+  const cpu::PoolShape s = pool_shape_of(args);
+  compute<1>(args, [&](const auto* x, auto* y) { cpu::max_pool_last(s, channels_of(args), x, y); });
 }
 
 void avg_pool_last(const KernelArgs& args) {
-  pool_with(args, [&](const cpu::PoolShape& s, int64_t channels, const auto* x, auto* y) {
-    cpu::avg_pool_last(s, channels, divisor(args), x, y);
-  });
+  const cpu::PoolShape s = pool_shape_of(args);
+  compute<1>(args, [&](const auto* x, auto* y) { cpu::avg_pool_last(s, channels_of(args), divisor(args), x, y); });
 }
 
 }  // namespace

@@ -8,9 +8,7 @@
 namespace pg {
 namespace {
 
-using cpu::conv_arguments::Input;
-using cpu::conv_arguments::Output;
-using cpu::conv_arguments::visit_compute;
+using cpu::conv_arguments::compute;
 
 constexpr int64_t kGrain = 32 << 10;  // elements that take about 10 µs
 
@@ -117,15 +115,11 @@ void unfold(const KernelArgs& a) {
   const View &x = a.in[0], &out = a.out[0];
   if (out.numel() == 0) return;
   const Windows w(a, kFold ? out : x);
-  visit_compute(out.dtype(), [&](auto tag, DType type) {
-    using T = typename decltype(tag)::type;
-    const Input<T> from(x, type);
-    Output<T> to(out, type);
+  compute<1>(a, [&](const auto* from, auto* to) {
     if constexpr (kFold)
-      add_windows<T>(w, from.data(), to.data());
+      add_windows(w, from, to);
     else
-      copy_windows<T>(w, from.data(), to.data());
-    to.finish();
+      copy_windows(w, from, to);
   });
 }
 
