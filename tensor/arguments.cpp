@@ -60,7 +60,6 @@ const InputDef& definition_of(const KernelArgs& a, size_t input) {
   return a.op.inputs[size_t(input_definition(a.op, a.in.size(), input))];
 }
 
-// Returns " of tensor 2" for the second tensor of a list.
 std::string place_in_list(const KernelArgs& a, size_t input) {
   const InputDef& def = definition_of(a, input);
   if (def.arity != Arity::kList) return "";

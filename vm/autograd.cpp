@@ -92,9 +92,8 @@ int is_training(lua_State* L, State& state) {
 GradReq check_req(lua_State* L, State& state, int i, const char* op) {
   if (lua_isnoneornil(L, i)) return GradReq::kWrite;
   const std::string text = check_string(L, state, i, op, "grad_req", "\"write\", \"add\" or \"null\"");
-  if (text == "write") return GradReq::kWrite;
-  if (text == "add") return GradReq::kAdd;
-  if (text == "null") return GradReq::kNull;
+  for (size_t k = 0; k < std::size(kRequestNames); ++k)
+    if (text == kRequestNames[k]) return GradReq(k);
   bad_argument(op, "grad_req", "\"write\", \"add\" or \"null\"", '"' + text + '"');
 }
 

@@ -189,6 +189,14 @@ void push_results(lua_State* L, State& state, Values& values, int share) {
   }
 }
 
+void push_list(lua_State* L, State& state, std::span<const Value> values) {
+  lua_createtable(L, int(values.size()), 0);
+  for (size_t i = 0; i < values.size(); ++i) {
+    push_box(L, state, values[i]);
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+}
+
 void set_value(Box& box, Value value) {
   if (box.serial >= box.state->recompute_from) put_value(box, std::move(value));
 }

@@ -38,6 +38,8 @@ Box& push_box(lua_State* L, State& state, Value value);
 
 // Pushes boxes of all values. A `share` of their bytes counts for the time of the next collection: one in so many.
 void push_results(lua_State* L, State& state, Values& values, int share = 1);
+// Pushes a list of such boxes.
+void push_list(lua_State* L, State& state, std::span<const Value> values);
 
 // leave_scope removes the box from its pg.scope. enter_scope adds the box at stack index i to the innermost running
 // scope of the first `below` scopes.

@@ -55,14 +55,6 @@ std::string name_at(lua_State* L, int t, const char* key, size_t k) {
   return name;
 }
 
-void push_list(lua_State* L, State& state, std::span<const Value> values) {
-  lua_createtable(L, int(values.size()), 0);
-  for (size_t i = 0; i < values.size(); ++i) {
-    push_box(L, state, values[i]);
-    lua_rawseti(L, -2, int(i) + 1);
-  }
-}
-
 // Calls the function below `arguments` values on the stack. Adds `where` to its error, unless an inner call has added a
 // place.
 void call(lua_State* L, int arguments, int results, const std::string& op, const char* where) {
@@ -141,8 +133,7 @@ void write_box(Capture& c, Value now) { set_value(*c.box, written(*c.box->state,
 
 Value on_host(Context& ctx, Value v, DType dtype) {
   if (v.dtype() == dtype && v.device().is_cpu()) return v;
-  return apply(ctx, op_named<"to">(), std::span(&v, 1),
-               make_attrs(op_named<"to">(), {{"dtype", dtype}, {"device", Device{}}}))[0];
+  return pg::call<"to">(Var(ctx, std::move(v)), {{"dtype", dtype}, {"device", Device{}}}).value();
 }
 
 // Converts a tensor of one element to a 0-dim bool on the host, where conditions are evaluated.
@@ -150,9 +141,7 @@ Value as_flag(State& state, Value pred, const std::string& op, const char* name)
   Context& ctx = state.ctx;
   note_shape(state, pred);
   if (pred.numel() != 1) bad_argument(op.c_str(), name, "a tensor of one element", to_string(pred.type()));
-  if (pred.rank() > 0)
-    pred = apply(ctx, op_named<"reshape">(), std::span(&pred, 1),
-                 make_attrs(op_named<"reshape">(), {{"shape", Ints{}}}))[0];
+  if (pred.rank() > 0) pred = pg::call<"reshape">(Var(ctx, pred), {{"shape", Ints{}}}).value();
   return on_host(ctx, std::move(pred), DType::kBool);
 }
 

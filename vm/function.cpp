@@ -129,14 +129,10 @@ class LuaBackward : public HostedFunction {
   }
 
   void push_saved(lua_State* L, TapeNode& node) {
-    const std::vector<Value> saved = node.held;
-    lua_createtable(L, int(saved.size()), 0);
-    for (size_t i = 0; i < saved.size(); ++i) {
-      Value v = saved[i];
-      if (saved_outputs_[i] >= 0) v.link(&node, uint32_t(saved_outputs_[i]));
-      push_box(L, state_, std::move(v));
-      lua_rawseti(L, -2, int(i) + 1);
-    }
+    std::vector<Value> saved = node.held;
+    for (size_t i = 0; i < saved.size(); ++i)
+      if (saved_outputs_[i] >= 0) saved[i].link(&node, uint32_t(saved_outputs_[i]));
+    push_list(L, state_, saved);
   }
 
   State& state_;

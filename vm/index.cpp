@@ -166,14 +166,12 @@ class KeyReader {
   Key key_;
 };
 
-AttrValue region_ints(const Dims& d) { return ints(d); }
-
 Attrs region_attrs(const State& state, const OpDef& op, const Key& key) {
   const bool open = state.trace != nullptr;
-  return make_attrs(op, {{"start", region_ints(open ? key.free_start : key.start)},
-                         {"length", region_ints(open ? key.free_length : key.length)},
-                         {"step", region_ints(key.step)},
-                         {"drop", region_ints(key.drop)}});
+  return make_attrs(op, {{"start", ints(open ? key.free_start : key.start)},
+                         {"length", ints(open ? key.free_length : key.length)},
+                         {"step", ints(key.step)},
+                         {"drop", ints(key.drop)}});
 }
 
 // Whether the key selects the whole tensor; while tracing, whether it does so for any size.
@@ -202,15 +200,20 @@ std::vector<Picker> pickers_of(const Key& key) {
   return pickers;
 }
 
+// Returns a copy with the history of the value.
+Value copy_of(State& state, const Value& v) {
+  ScopedFlag quiet(state.ctx.recording, false);
+  Value in[1] = {v.detached()};
+  Value copy = apply(state.ctx, op_named<"clone">(), in, make_attrs(op_named<"clone">()))[0];
+  copy.link(v.node(), v.node_output());
+  return copy;
+}
+
 // Copies a small view and keeps its history.
 Value settle(State& state, Value v, const Value& x) {
   if (!v.is_array() || !v.array().buffer || v.array().buffer.get() != x.array().buffer.get()) return v;
   if (bytes_of(v.type()) > kCopyBytes || !v.device().is_cpu()) return v;
-  ScopedFlag quiet(state.ctx.recording, false);
-  Value in[1] = {v.detached()};
-  Value packed = apply(state.ctx, op_named<"clone">(), in, make_attrs(op_named<"clone">()))[0];
-  packed.link(v.node(), v.node_output());
-  return packed;
+  return copy_of(state, v);
 }
 
 Value value_to_write(lua_State* L, State& state, const Value& x) {
@@ -232,8 +235,7 @@ Value value_to_write(lua_State* L, State& state, const Value& x) {
   if (v.dtype() == x.dtype()) return v;
   if (!(is_float(v.dtype()) && is_float(x.dtype())) && promote(v.dtype(), x.dtype()) != x.dtype())
     bad_argument("index", "value", fmt::format("a tensor that {} can hold", name_of(x.dtype())), to_string(v.type()));
-  Value in[1] = {v};
-  return apply(state.ctx, op_named<"to">(), in, make_attrs(op_named<"to">(), {{"dtype", x.dtype()}}))[0];
+  return call<"to">(Var(state.ctx, v), {{"dtype", x.dtype()}}).value();
 }
 
 // Returns in[0] with the region `key` replaced by `value`. in[0] releases its buffer only after the last step that can
@@ -309,13 +311,7 @@ void detach_views(lua_State* L, State& state, const Value& whole) {
     Value& v = box->get();
     forget_view(*box);
     if (!v.is_array() || v.array().buffer.get() != whole.array().buffer.get()) continue;
-    TapeNode* node = v.node();
-    const uint32_t output = v.node_output();
-    ScopedFlag quiet(state.ctx.recording, false);
-    Value in[1] = {v.detached()};
-    Value copy = apply(state.ctx, op_named<"clone">(), in, make_attrs(op_named<"clone">()))[0];
-    copy.link(node, output);
-    v = std::move(copy);
+    v = copy_of(state, v);
   }
 }
 

@@ -24,10 +24,6 @@ void push_places(lua_State* L, const std::vector<int32_t>& places) {
 
 namespace {
 
-const char* request_name(GradReq req) {
-  return req == GradReq::kNull ? "null" : req == GradReq::kAdd ? "add" : "write";
-}
-
 void push_type(lua_State* L, const Type& type) {
   lua_createtable(L, 0, 3);
   lua_createtable(L, type.shape.size(), 0);
@@ -51,7 +47,7 @@ int push_inputs(lua_State* L, State&) {
     push_type(L, model.input_type(k));
     lua_pushlstring(L, input.name.data(), input.name.size()), lua_setfield(L, -2, "name");
     lua_pushstring(L, kRoleNames[int(input.role)]), lua_setfield(L, -2, "role");
-    lua_pushstring(L, request_name(input.req)), lua_setfield(L, -2, "grad_req");
+    lua_pushstring(L, kRequestNames[int(input.req)]), lua_setfield(L, -2, "grad_req");
     lua_pushboolean(L, input.differentiable), lua_setfield(L, -2, "differentiable");
     lua_pushboolean(L, input.constant), lua_setfield(L, -2, "constant");
     lua_pushnumber(L, input.lr_mult), lua_setfield(L, -2, "lr_mult");

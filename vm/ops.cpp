@@ -51,11 +51,7 @@ int push_outputs(lua_State* L, State& state, const OpDef& op, Values& out) {
     push_results(L, state, out);
     return int(out.size());
   }
-  lua_createtable(L, int(out.size()), 0);
-  for (size_t i = 0; i < out.size(); ++i) {
-    push_box(L, state, std::move(out[i]));
-    lua_rawseti(L, -2, int(i) + 1);
-  }
+  push_list(L, state, out);
   return 1;
 }
 

@@ -23,6 +23,7 @@ int collect_program(lua_State* L) {
   return 0;
 }
 
+// Also of a box whose value is lent.
 TapeNode* leaf_of(Box& box) {
   TapeNode* node = box.get().node();
   return node && node->leaf ? node : nullptr;

@@ -49,9 +49,8 @@ inline constexpr RegistryKey kViews;    // weak table: boxes of State::views, by
 inline constexpr RegistryKey kLoose;    // weak table: while collect_cycles runs, functions by place
 
 // A reference from C++ to a Lua value. It is released at the next entry into the binding, because its owner may be
-// destroyed inside
-// __gc, where Lua must not be called. The constructor reserves the memory to record that, so that the destructor cannot
-// fail.
+// destroyed inside __gc, where Lua must not be called. The constructor reserves the memory to record that, so that the
+// destructor cannot fail.
 class Reference {
  public:
   Reference() = default;

@@ -233,11 +233,9 @@ std::shared_ptr<const Graph> trace_backward(lua_State* L, State& state, int func
   const int top = lua_gettop(L);
   need_stack(L, int(saved.size() + outputs.size()) + 8, "too many tensors");
   lua_pushvalue(L, function);
-  lua_createtable(L, int(saved.size()), 0);
-  for (size_t i = 0; i < saved.size(); ++i) {
-    push_box(L, state, body.add_input(saved[i].type()));
-    lua_rawseti(L, -2, int(i) + 1);
-  }
+  Values given;
+  for (const Value& v : saved) given.push_back(body.add_input(v.type()));
+  push_list(L, state, given);
   for (const Value& y : outputs) push_box(L, state, body.add_input(y.type()));
   if (protected_call(L, int(outputs.size()) + 1, LUA_MULTRET)) {
     const std::string text = lua_tostring(L, -1) ? lua_tostring(L, -1) : "error in a backward function";
