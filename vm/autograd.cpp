@@ -8,15 +8,11 @@
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/function.h"
+#include "vm/handle.h"
 #include "vm/trace.h"
 
 namespace pg::vm {
 namespace {
-
-struct ModeGuard {
-  State* state;
-  uint64_t token;
-};
 
 constexpr int kMaxNested = 60;  // backward calls nested in backward functions; they share the C stack
 
@@ -41,15 +37,7 @@ class Running {
   lua_State* saved_;
 };
 
-int collect_guard(lua_State* L) {
-  auto* guard = static_cast<ModeGuard*>(lua_touserdata(L, 1));
-  if (!guard || lua_objlen(L, 1) != sizeof(ModeGuard) || !is_live(guard->state)) return 0;
-  remove_modes(*guard->state, guard->token);
-  return 0;
-}
-
-// push_modes(recording, training) → guard. nil does not change a flag. The environment of the guard holds the
-// coroutine, so the scope of an abandoned coroutine ends before the coroutine is freed.
+// push_modes(recording, training) → guard. nil does not change a flag.
 int push_modes(lua_State* L, State& state) {
   ModeScope scope{};
   scope.owner = L;
@@ -58,20 +46,13 @@ int push_modes(lua_State* L, State& state) {
   scope.sets_training = !lua_isnil(L, 2);
   scope.training = lua_toboolean(L, 2);
   scope.token = state.next_token++;
-  auto* guard = static_cast<ModeGuard*>(lua_newuserdata(L, sizeof(ModeGuard)));
-  *guard = {&state, scope.token};
-  lua_pushvalue(L, table_upvalue(L, 2));
-  lua_setmetatable(L, -2);
-  lua_createtable(L, 1, 0);
-  lua_pushthread(L);
-  lua_rawseti(L, -2, 1);
-  lua_setfenv(L, -2);
+  push_guard(L, state, scope.token);
   state.modes.push_back(scope);
   return 1;
 }
 
 int pop_modes(lua_State* L, State& state) {
-  remove_modes(state, static_cast<ModeGuard*>(lua_touserdata(L, 1))->token);
+  remove_modes(state, guarded_scope(L));
   return 0;
 }
 
@@ -308,12 +289,7 @@ void open_autograd(lua_State* L, State& state) {
                       {"set_detect_anomaly", entry<set_detect_anomaly>},
                       {"alias", entry<alias>},
                       {"detach", entry<detach>}});
-  lua_pushlightuserdata(L, &state);
-  lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, collect_guard);
-  lua_setfield(L, -2, "__gc");
-  lua_pushcclosure(L, entry<push_modes>, 2);
-  lua_setfield(L, -2, "push_modes");
+  register_guard(L, state, "push_modes", entry<push_modes>, collect_guard<remove_modes>);
 }
 
 }  // namespace pg::vm

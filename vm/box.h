@@ -1,5 +1,7 @@
 // Box: the userdata of a Lua tensor. It holds one immutable Value; in-place methods and item assignment rebind the box.
 #pragma once
+#include <functional>
+
 #include "vm/state.h"
 
 namespace pg::vm {
@@ -40,6 +42,18 @@ Box& push_box(lua_State* L, State& state, Value value);
 void push_results(lua_State* L, State& state, Values& values, int share = 1);
 // Pushes a list of such boxes.
 void push_list(lua_State* L, State& state, std::span<const Value> values);
+
+// Pushes a list of the texts text_of(element); text_of may be a pointer to a member.
+template <class List, class TextOf = std::identity>
+void push_names(lua_State* L, const List& list, TextOf text_of = {}) {
+  lua_newtable(L);
+  int count = 0;
+  for (const auto& each : list) {
+    const std::string_view text = std::invoke(text_of, each);
+    lua_pushlstring(L, text.data(), text.size());
+    lua_rawseti(L, -2, ++count);
+  }
+}
 
 // leave_scope removes the box from its pg.scope. enter_scope adds the box at stack index i to the innermost running
 // scope of the first `below` scopes.

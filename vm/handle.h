@@ -32,4 +32,42 @@ inline void make_class(lua_State* L, State& state, const RegistryKey& key, lua_C
   key.set(L);
 }
 
+// Of a scope that a coroutine has opened: the collector ends the scope with it.
+struct Guard {
+  State* state;
+  uint64_t id;
+};
+
+// Pushes a guard. The caller is a function that register_guard made. The environment of the guard holds the coroutine,
+// so the scope of an abandoned coroutine ends before the coroutine is freed.
+inline void push_guard(lua_State* L, State& state, uint64_t id) {
+  *static_cast<Guard*>(lua_newuserdata(L, sizeof(Guard))) = {&state, id};
+  lua_pushvalue(L, table_upvalue(L, 2));
+  lua_setmetatable(L, -2);
+  lua_createtable(L, 1, 0);
+  lua_pushthread(L);
+  lua_rawseti(L, -2, 1);
+  lua_setfenv(L, -2);
+}
+
+inline uint64_t guarded_scope(lua_State* L) { return static_cast<Guard*>(lua_touserdata(L, 1))->id; }
+
+// The finalizer of guards, which runs end(state, id).
+template <void (*end)(State& state, uint64_t id)>
+int collect_guard(lua_State* L) {
+  const auto* guard = static_cast<const Guard*>(lua_touserdata(L, 1));
+  if (guard && lua_objlen(L, 1) == sizeof(Guard) && is_live(guard->state)) end(*guard->state, guard->id);
+  return 0;
+}
+
+// Adds the function `push`, which pushes guards, to the table on top of the stack.
+inline void register_guard(lua_State* L, State& state, const char* name, lua_CFunction push, lua_CFunction collect) {
+  lua_pushlightuserdata(L, &state);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, collect);
+  lua_setfield(L, -2, "__gc");
+  lua_pushcclosure(L, push, 2);
+  lua_setfield(L, -2, name);
+}
+
 }  // namespace pg::vm

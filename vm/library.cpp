@@ -84,12 +84,7 @@ int embedded(lua_State* L, State& state) {
 }
 
 int embedded_names(lua_State* L, State&) {
-  lua_newtable(L);
-  int i = 0;
-  for (const EmbeddedFile& f : embedded_files()) {
-    lua_pushstring(L, f.name);
-    lua_rawseti(L, -2, ++i);
-  }
+  push_names(L, embedded_files(), &EmbeddedFile::name);
   return 1;
 }
 
@@ -133,12 +128,7 @@ void push_attr_rows(lua_State* L, std::span<const AttrDef> defs, bool option, co
     lua_pushboolean(L, def.fallback.index() == 0 && !def.optional && def.kind != AttrKind::kRandom),
         lua_setfield(L, -2, "required");
     lua_pushstring(L, to_string(def.fallback).c_str()), lua_setfield(L, -2, "default");
-    lua_newtable(L);
-    for (size_t c = 0; c < def.choices.size(); ++c) {
-      lua_pushstring(L, def.choices[c]);
-      lua_rawseti(L, -2, int(c) + 1);
-    }
-    lua_setfield(L, -2, "choices");
+    push_names(L, def.choices), lua_setfield(L, -2, "choices");
     lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
   }
 }
@@ -186,52 +176,33 @@ int op_row(lua_State* L, State& state) {
   push_attr_rows(L, op->attrs, false, binding.alias ? binding.alias->attr : nullptr);
   push_attr_rows(L, op->options, true, nullptr);
   lua_setfield(L, -2, "attrs");
-  lua_newtable(L);
-  for (size_t i = 0; i < binding.slots.size(); ++i) {
-    const Slot& s = binding.slots[i];
-    lua_pushstring(L, s.is_input ? op->inputs[size_t(s.index)].name : op->attrs[size_t(s.index)].name);
-    lua_rawseti(L, -2, int(i) + 1);
-  }
+  push_names(L, binding.slots, [&](const Slot& s) {
+    return s.is_input ? op->inputs[size_t(s.index)].name : op->attrs[size_t(s.index)].name;
+  });
   lua_setfield(L, -2, "signature");
-  lua_newtable(L);
-  for (size_t i = 0; i < op->outputs.size(); ++i) {
-    lua_pushstring(L, op->outputs[i]);
-    lua_rawseti(L, -2, int(i) + 1);
-  }
-  lua_setfield(L, -2, "outputs");
+  push_names(L, op->outputs), lua_setfield(L, -2, "outputs");
   return 1;
 }
 
 // op_names(hidden) → the sorted names of the registry
 int op_names(lua_State* L, State&) {
   const bool hidden = lua_toboolean(L, 1);
-  lua_newtable(L);
-  int i = 0;
-  for (const OpDef* op : registry().ops()) {
-    if ((op->has(kHidden) && !hidden) || op->has(kBodies)) continue;
-    lua_pushstring(L, op->name);
-    lua_rawseti(L, -2, ++i);
-  }
+  std::vector<const char*> names;
+  for (const OpDef* op : registry().ops())
+    if ((hidden || !op->has(kHidden)) && !op->has(kBodies)) names.push_back(op->name);
+  push_names(L, names);
   return 1;
 }
 
 // op_aliases() → the sorted names of all aliases
 int op_aliases(lua_State* L, State&) {
-  lua_newtable(L);
-  for (const AliasOf& a : registry().aliases()) {
-    lua_pushstring(L, a.alias->name);
-    lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
-  }
+  push_names(L, registry().aliases(), [](const AliasOf& a) { return a.alias->name; });
   return 1;
 }
 
 // pass_names() → the names of the passes, in the order in which they run
 int pass_names(lua_State* L, State&) {
-  lua_newtable(L);
-  for (const Pass& pass : passes()) {
-    lua_pushstring(L, pass.name);
-    lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
-  }
+  push_names(L, passes(), &Pass::name);
   return 1;
 }
 
@@ -273,12 +244,7 @@ int open_core(lua_State* L, State& state) {
   open_hidden(L, state);
   open_terminal(L, state);
   open_library(L, state);
-  lua_newtable(L);
-  for (const std::string_view module : kOpModules) {
-    lua_pushlstring(L, module.data(), module.size());
-    lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
-  }
-  lua_setfield(L, -2, "op_modules");
+  push_names(L, kOpModules), lua_setfield(L, -2, "op_modules");
   if (is_sandbox(L)) lua_pushboolean(L, true), lua_setfield(L, -2, "sandboxed");
   push_newproxy(L);  // which a host may take from scripts
   lua_setfield(L, -2, "newproxy");

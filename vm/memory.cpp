@@ -8,14 +8,10 @@
 #include "tensor/parallel.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/handle.h"
 
 namespace pg::vm {
 namespace {
-
-struct ScopeGuard {
-  State* state;
-  uint64_t id;
-};
 
 // The index of a scope in State::scopes, counted from 1; 0 if it has ended.
 size_t place_of(const State& state, uint64_t id) {
@@ -25,35 +21,22 @@ size_t place_of(const State& state, uint64_t id) {
 }
 
 // The scope of an abandoned coroutine ends without freeing tensors.
-int collect_guard(lua_State* L) {
-  auto* guard = static_cast<ScopeGuard*>(lua_touserdata(L, 1));
-  if (!guard || lua_objlen(L, 1) != sizeof(ScopeGuard) || !is_live(guard->state)) return 0;
-  State& state = *guard->state;
+void abandon_scope(State& state, uint64_t id) {
   const auto remove = [&](Dynamics& from) {
-    std::erase_if(from.scopes, [&](const BoxScope& scope) { return scope.id == guard->id; });
+    std::erase_if(from.scopes, [&](const BoxScope& scope) { return scope.id == id; });
   };
   remove(state);
   for (Dynamics* parked : state.parked) remove(*parked);
-  return 0;
 }
 
-// push_scope() → guard. Boxes made from now on belong to the scope. The guard's environment holds the coroutine.
+// push_scope() → guard. Boxes made from now on belong to the scope.
 int push_scope(lua_State* L, State& state) {
-  const int metatable = table_upvalue(L, 2);
-  auto* guard = static_cast<ScopeGuard*>(lua_newuserdata(L, sizeof(ScopeGuard)));
-  *guard = {&state, state.next_scope++};
-  lua_pushvalue(L, metatable);
-  lua_setmetatable(L, -2);
-  lua_createtable(L, 1, 0);
-  lua_pushthread(L);
-  lua_rawseti(L, -2, 1);
-  lua_setfenv(L, -2);
+  const uint64_t id = state.next_scope++;
+  push_guard(L, state, id);
   push_weak_table(L, "v");
-  state.scopes.push_back({guard->id, L, Reference(L, state)});
+  state.scopes.push_back({id, L, Reference(L, state)});
   return 1;
 }
-
-uint64_t scope_argument(lua_State* L) { return static_cast<ScopeGuard*>(lua_touserdata(L, 1))->id; }
 
 // Moves tensors from the scope to the enclosing one: those among the values from stack index 2 on, and those in tables
 // reachable from these. Each table is visited once.
@@ -97,7 +80,7 @@ class Keeper {
 
 // keep_in_scope(guard, value, …): tensors in these values and in tables reachable from them survive the scope.
 int keep_in_scope(lua_State* L, State& state) {
-  const size_t place = place_of(state, scope_argument(L));
+  const size_t place = place_of(state, guarded_scope(L));
   if (place > 0) Keeper(L, state, place).keep_all();
   return 0;
 }
@@ -112,7 +95,7 @@ int keep(lua_State* L, State& state) {
 
 // pop_scope(guard) frees the remaining tensors of the scope.
 int pop_scope(lua_State* L, State& state) {
-  const size_t place = place_of(state, scope_argument(L));
+  const size_t place = place_of(state, guarded_scope(L));
   if (place == 0) return 0;
   const BoxScope scope = std::move(state.scopes[place - 1]);
   state.scopes.erase(state.scopes.begin() + ptrdiff_t(place - 1));
@@ -164,12 +147,7 @@ int use_threads(lua_State* L, State& state) {
 }
 
 int devices(lua_State* L, State&) {
-  const std::vector<std::string> names = device_names();
-  lua_createtable(L, int(names.size()), 0);
-  for (size_t i = 0; i < names.size(); ++i) {
-    lua_pushstring(L, names[i].c_str());
-    lua_rawseti(L, -2, int(i) + 1);
-  }
+  push_names(L, device_names());
   return 1;
 }
 
@@ -310,12 +288,7 @@ void open_memory(lua_State* L, State& state) {
                       {"device_count", entry<device_count>},
                       {"set_switch", entry<set_switch>},
                       {"print_warning", entry<print_warning>}});
-  lua_pushlightuserdata(L, &state);
-  lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, collect_guard);
-  lua_setfield(L, -2, "__gc");
-  lua_pushcclosure(L, entry<push_scope>, 2);
-  lua_setfield(L, -2, "push_scope");
+  register_guard(L, state, "push_scope", entry<push_scope>, collect_guard<abandon_scope>);
   lua_newtable(L);
   register_functions(L, state,
                      {{"gc_stress", entry<gc_stress>},

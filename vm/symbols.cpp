@@ -217,11 +217,7 @@ int symbols_program(lua_State* L, State& state) {
     lua_rawseti(L, -3, int(k) + 1);
   }
   lua_pop(L, 1);
-  lua_newtable(L);
-  for (size_t k = 0; k < names.size(); ++k) {
-    lua_pushlstring(L, names[k].data(), names[k].size());
-    lua_rawseti(L, -2, int(k) + 1);
-  }
+  push_names(L, names);
   return 3;
 }
 
