@@ -1,6 +1,4 @@
 // apply, through which every op goes, and the eager interpreter.
-#include <cmath>
-
 #include "tensor/anomaly.h"
 #include "tensor/call.h"
 #include "tensor/context.h"

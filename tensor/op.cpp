@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
-#include <numeric>
 #include <optional>
 #include <tuple>
 

@@ -2,7 +2,6 @@
 #include "vm/args.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "tensor/attr_check.h"

@@ -1,8 +1,5 @@
 // Modes, leaves and backward. stdlib/autograd.lua builds the scopes that take a function on push_modes and pop_modes.
 #include <algorithm>
-#include <memory>
-#include <set>
-#include <unordered_set>
 
 #include "graph/io/model_names.h"
 #include "vm/args.h"

@@ -5,7 +5,6 @@
 #include "graph/exec/exec.h"
 #include "tensor/rule.h"
 #include "vm/args.h"
-#include "vm/bindings.h"
 #include "vm/trace.h"
 
 namespace pg::vm {

@@ -1,11 +1,9 @@
 #include "vm/convert.h"
 
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
 #include "vm/args.h"
-#include "vm/bindings.h"
 #include "vm/trace.h"
 
 namespace pg::vm {

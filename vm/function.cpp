@@ -6,7 +6,6 @@
 #include <unordered_set>
 
 #include "vm/args.h"
-#include "vm/bindings.h"
 #include "vm/trace.h"
 
 namespace pg::vm {

@@ -5,7 +5,6 @@
 
 #include "tensor/attr_check.h"
 #include "vm/args.h"
-#include "vm/bindings.h"
 #include "vm/box.h"
 #include "vm/traceback.h"
 

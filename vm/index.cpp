@@ -2,7 +2,6 @@
 // it.
 #include <algorithm>
 #include <cmath>
-#include <unordered_map>
 
 #include "tensor/rule.h"
 #include "vm/args.h"

@@ -13,7 +13,6 @@
 #include "tensor/io/host_files.h"
 #include "tensor/memory_account.h"
 #include "tensor/work_meter.h"
-#include "vm/bindings.h"
 #include "vm/call_depth.h"
 #include "vm/output.h"
 #include "vm/sandbox.h"

@@ -1,7 +1,5 @@
 #include "vm/load.h"
 
-#include <initializer_list>
-
 #include "vm/call_depth.h"
 #include "vm/lua_text.h"
 #include "vm/pattern.h"

@@ -8,7 +8,6 @@
 #include "graph/io/model_names.h"
 #include "graph/passes/passes.h"
 #include "vm/args.h"
-#include "vm/bindings.h"
 #include "vm/trace.h"
 #include "vm/tree.h"
 

@@ -1,7 +1,6 @@
 // Lua functions, methods and operators of all ops, derived from the registry.
 #include <algorithm>
 #include <deque>
-#include <map>
 #include <vector>
 
 #include "tensor/buffer.h"

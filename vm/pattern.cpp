@@ -1,6 +1,5 @@
 #include "vm/pattern.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "tensor/device_table.h"
-#include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/trace.h"
 

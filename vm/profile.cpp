@@ -1,7 +1,6 @@
 #include "vm/profile.h"
 
 #include <chrono>
-#include <cstring>
 
 #include "tensor/device_table.h"
 

@@ -3,7 +3,6 @@
 
 #include "tensor/buffer.h"
 #include "vm/args.h"
-#include "vm/bindings.h"
 #include "vm/handle.h"
 #include "vm/trace.h"
 

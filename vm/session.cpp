@@ -6,7 +6,6 @@
 #include "graph/passes/rewrite.h"
 #include "tensor/buffer.h"
 #include "vm/args.h"
-#include "vm/bindings.h"
 
 namespace pg::vm {
 

@@ -3,7 +3,6 @@
 // next symbol is made after LuaJIT has skipped a finalizer.
 #include "graph/io/model.h"
 #include "vm/args.h"
-#include "vm/bindings.h"
 #include "vm/trace.h"
 
 namespace pg::vm {

@@ -1,6 +1,5 @@
 // Fields of tensors, comparisons, and in-place writes of whole tensors.
 #include <cmath>
-#include <cstring>
 
 #include "tensor/rule.h"
 #include "vm/args.h"

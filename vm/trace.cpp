@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "vm/args.h"
-#include "vm/bindings.h"
 #include "vm/handle.h"
 #include "vm/trace.h"
 

@@ -1,6 +1,5 @@
 #include "vm/traceback.h"
 
-#include <algorithm>
 #include <cstring>
 #include <optional>
 

@@ -1,6 +1,5 @@
 // Program: a trace and its plans for the types that it has met. A run is a single entry on the tape.
 #pragma once
-#include <functional>
 #include <mutex>
 #include <random>
 

@@ -1,7 +1,6 @@
 // GraphBuilder: the interpreter that writes programs. Applied ops become nodes. Their results are symbols: arrays with
 // a type and no memory. It is used while a script is traced, and when a trace is replayed for the types of a call.
 #pragma once
-#include <functional>
 #include <unordered_map>
 
 #include "graph/ir/control.h"

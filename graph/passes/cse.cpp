@@ -5,7 +5,6 @@
 // unset, are never merged. Equal constants are merged up to kCompareBytes. The first of the equal nodes is kept, so the
 // order of the nodes stays valid.
 #include <bit>
-#include <cstring>
 #include <string_view>
 #include <unordered_map>
 

@@ -4,8 +4,6 @@
 //
 // Only values that live that long in any case are used. The bits stay: batch_norm_apply computes what batch_norm_train
 // computes.
-#include <algorithm>
-
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
 

@@ -8,9 +8,7 @@
 // layout stays: before pointwise ops, or between dense operands.
 #include "graph/passes/simplify.h"
 
-#include <bit>
 #include <cmath>
-#include <unordered_map>
 
 #include "graph/passes/evaluate.h"
 #include "graph/passes/passes.h"

@@ -1,7 +1,4 @@
 // Rules for views. Each kind gets one form, chains are merged and no-ops are dropped.
-#include <algorithm>
-#include <utility>
-
 #include "graph/passes/simplify.h"
 #include "tensor/rule.h"
 

@@ -1,7 +1,5 @@
 #include "graph/plan/simultaneous.h"
 
-#include <algorithm>
-
 #include "graph/plan/fused.h"
 
 namespace pg {

@@ -1,6 +1,5 @@
 // idx, the format of MNIST: two zero bytes, a dtype code, the number of dims, the dims, the elements; all big-endian.
 #include <algorithm>
-#include <bit>
 
 #include "tensor/context.h"
 #include "tensor/io/file.h"

@@ -1,7 +1,6 @@
 // npy: a magic string, a Python dict literal that describes the array, the elements.
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 
 #include "tensor/context.h"
 #include "tensor/io/file.h"

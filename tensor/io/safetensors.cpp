@@ -1,6 +1,5 @@
 // safetensors: the length of a JSON header as u64, the header, then the bytes of all tensors without gaps or overlaps.
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <optional>

@@ -3,11 +3,8 @@
 // Each point reads `taps` elements per spatial dim, with a weight for each. sample_points and its two derivatives are
 // the partial derivatives of one trilinear form in image, weights and cotangent, so they are closed under
 // differentiation. The positions of the taps have no derivative; the weights are made with ops.
-#include <cmath>
-
 #include "tensor/ops/conv_rules.h"
 #include "tensor/ops/linalg_rules.h"
-#include "tensor/ops/reduce_rules.h"
 #include "tensor/ops/sample_rules.h"
 
 namespace pg {

@@ -1,6 +1,4 @@
 // Matrix products.
-#include <algorithm>
-
 #include "tensor/ops/all.h"
 #include "tensor/ops/epilogue.h"
 #include "tensor/ops/linalg_rules.h"

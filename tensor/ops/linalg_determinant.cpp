@@ -1,5 +1,4 @@
 // Determinants.
-#include "tensor/ops/all.h"
 #include "tensor/ops/linalg_rules.h"
 
 namespace pg {

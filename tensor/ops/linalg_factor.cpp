@@ -1,7 +1,6 @@
 // Factorizations of matrices.
 #include <algorithm>
 
-#include "tensor/ops/all.h"
 #include "tensor/ops/linalg_rules.h"
 
 namespace pg {

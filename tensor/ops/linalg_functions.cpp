@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "tensor/ops/all.h"
 #include "tensor/ops/linalg_rules.h"
 
 namespace pg {

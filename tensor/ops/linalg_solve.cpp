@@ -1,5 +1,4 @@
 // Linear systems: solvers, inverses, least squares.
-#include "tensor/ops/all.h"
 #include "tensor/ops/linalg_rules.h"
 
 namespace pg {

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <limits>
 
-#include "tensor/ops/all.h"
 #include "tensor/ops/index.h"
 #include "tensor/ops/reduce_rules.h"
 

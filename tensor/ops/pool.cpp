@@ -1,9 +1,6 @@
 // Pooling. Max pooling also returns the position of each maximum, from which its gradients of any order follow.
-#include <algorithm>
-
 #include "tensor/cpu/conv/pool.h"
 #include "tensor/ops/index.h"
-#include "tensor/ops/linalg_rules.h"
 #include "tensor/ops/pool_rules.h"
 #include "tensor/rule.h"
 

@@ -1,7 +1,5 @@
 // Random tensors. Each application takes one tick of a generator. Its numbers depend only on seed, tick and
 // element.
-#include <cmath>
-
 #include "tensor/ops/all.h"
 #include "tensor/ops/create_rules.h"
 #include "tensor/ops/random_rules.h"

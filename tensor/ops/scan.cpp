@@ -1,7 +1,6 @@
 // Running reductions along one dim.
 #include <limits>
 
-#include "tensor/ops/all.h"
 #include "tensor/ops/reduce_rules.h"
 
 namespace pg {

@@ -1,6 +1,4 @@
 // Ops that write at positions given by index tensors and that are not needed by x[…] = value.
-#include <algorithm>
-
 #include "tensor/ops/all.h"
 #include "tensor/ops/index.h"
 #include "tensor/ops/reduce_rules.h"

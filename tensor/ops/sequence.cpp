@@ -1,6 +1,5 @@
 // Ops on batches of sequences of different lengths. Time is dim `dim` (1 or 2), the batch is the other one of the two.
 #include "tensor/ops/all.h"
-#include "tensor/ops/index.h"
 #include "tensor/rule.h"
 
 namespace pg {

@@ -1,5 +1,4 @@
 // softmax and related ops. Each fused kernel also has a composition that defines it.
-#include "tensor/ops/all.h"
 #include "tensor/ops/reduce_rules.h"
 
 namespace pg {

@@ -1,5 +1,4 @@
 // Windows of images as columns, their sum back into an image, and deformable convolution, whose columns are sampled.
-#include "tensor/ops/all.h"
 #include "tensor/ops/conv_rules.h"
 #include "tensor/ops/linalg_rules.h"
 #include "tensor/ops/sample_rules.h"

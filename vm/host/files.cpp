@@ -1,7 +1,6 @@
 #include "vm/host/files.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <string_view>
 #include <utility>

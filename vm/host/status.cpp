@@ -1,7 +1,6 @@
 #include "vm/host/status.h"
 
 #include <cctype>
-#include <cstdlib>
 #include <exception>
 #include <new>
 #include <string_view>

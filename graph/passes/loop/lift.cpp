@@ -5,8 +5,6 @@
 // becomes one product with all rows as one matrix. Its kernel may add in another order: results differ by a few units
 // in the last place of the largest term.
 // units in the last place of the largest term.
-#include <algorithm>
-
 #include "graph/passes/evaluate.h"
 #include "graph/passes/loop/loop.h"
 #include "tensor/rule.h"

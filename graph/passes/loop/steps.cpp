@@ -17,7 +17,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "graph/passes/evaluate.h"
 #include "graph/passes/loop/loop.h"
 #include "graph/passes/passes.h"
 

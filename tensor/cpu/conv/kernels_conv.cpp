@@ -2,19 +2,16 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
-#include <type_traits>
 #include <vector>
 
 #include "tensor/cpu/conv/arguments.h"
 #include "tensor/cpu/conv/conv.h"
-#include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/reduce/lines.h"
 #include "tensor/cpu/conv/pool.h"
 #include "tensor/cpu/gemm/prepared.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
-#include "tensor/ops/conv_rules.h"
 #include "tensor/parallel.h"
 
 namespace pg {

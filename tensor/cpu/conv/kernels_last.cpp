@@ -1,12 +1,9 @@
 // Kernels of convolutions and pooling of images (N, spatial..., C).
-#include <algorithm>
-
 #include "tensor/cpu/conv/arguments.h"
 #include "tensor/cpu/conv/conv_last.h"
 #include "tensor/cpu/gemm/prepared.h"
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/register.h"
-#include "tensor/parallel.h"
 
 namespace pg {
 namespace {

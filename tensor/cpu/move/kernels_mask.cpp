@@ -1,5 +1,4 @@
 // Kernels of ops that select elements by a bool tensor.
-#include <algorithm>
 #include <cstring>
 #include <vector>
 

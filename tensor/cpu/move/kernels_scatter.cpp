@@ -1,6 +1,4 @@
 // Kernels that write at positions given by index tensors. They check every index value before they write anything.
-#include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 

@@ -6,11 +6,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <memory>
 #include <vector>
 
 #include "tensor/cpu/half.h"
-#include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"

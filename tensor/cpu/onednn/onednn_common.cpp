@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <string>
-#include <string_view>
 
 #include "tensor/cpu/isa.h"
 

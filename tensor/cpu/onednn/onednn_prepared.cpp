@@ -1,5 +1,4 @@
 // Primitives that a plan keeps. They are made once, and their weights are packed once.
-#include <algorithm>
 #include <atomic>
 #include <unordered_map>
 

@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <cstring>
 #include <optional>
 #include <unordered_map>
 

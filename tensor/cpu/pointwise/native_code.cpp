@@ -10,7 +10,6 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <string_view>
 
 #include "tensor/cpu/isa.h"
 #include "tensor/cpu/pointwise/native_assembler.h"

@@ -1,6 +1,5 @@
 #include "tensor/cpu/pointwise/tile_machine.h"
 
-#include <algorithm>
 #include <string_view>
 
 namespace pg::cpu {
