@@ -87,6 +87,12 @@ int64_t counted_bytes(Device device, size_t bytes, size_t size) {
   return int64_t(size) + (device.is_cpu() ? 0 : int64_t(bytes));
 }
 
+// The bytes of the block of a buffer, which has the data if they are on the CPU.
+size_t block_size(Device device, size_t bytes) {
+  const size_t guards = guard_mode() ? 2 * kGuard : 0;
+  return MemoryPool::class_size(kHeader + (device.is_cpu() ? bytes + guards : 0));
+}
+
 // Takes a block for a buffer, counted in the account.
 void* take_block(MemoryPool& pool, size_t size, MemoryAccount* account, int64_t counted) {
   if (account && !account->take(counted)) return nullptr;
@@ -100,7 +106,7 @@ Buffer* try_allocate(Device device, Bytes wanted) {
   const size_t bytes = wanted.count();
   const size_t guard = device.is_cpu() && guard_mode() ? kGuard : 0;
   Runtime& runtime = Runtime::current();
-  const size_t size = MemoryPool::class_size(kHeader + (device.is_cpu() ? bytes + 2 * guard : 0));
+  const size_t size = block_size(device, bytes);
   MemoryAccount* const account = MemoryAccount::current();
   const int64_t counted = counted_bytes(device, bytes, size);
   void* block = take_block(runtime.memory(), size, account, counted);
@@ -129,8 +135,10 @@ Buffer* try_allocate(Device device, Bytes wanted) {
 
 [[noreturn]] void throw_out_of_memory(Device device, size_t bytes) {
   const MemoryAccount* account = MemoryAccount::current();
-  const std::string limit =
-      account ? fmt::format(" (the limit is {} bytes, of which {} are in use)", account->limit(), account->used()) : "";
+  std::string limit;
+  if (account)
+    limit = fmt::format(" (in a block of {}; the limit is {} bytes, of which {} are in use)",
+                        counted_bytes(device, bytes, block_size(device, bytes)), account->limit(), account->used());
   throw OutOfMemory(fmt::format("out of memory: cannot allocate {} bytes on {}{}", bytes, name_of(device), limit));
 }
 

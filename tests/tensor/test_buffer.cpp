@@ -7,6 +7,7 @@
 
 #include "tensor/runtime.h"
 #include "tensor/buffer.h"
+#include "tensor/memory_account.h"
 #include "tests/tensor/arrays.h"
 
 namespace pg::test {
@@ -162,6 +163,14 @@ TEST_CASE("buffer: impossibly large requests are errors") {
           run(ctx, "add", {Value(tall), Value(broad)});
         }) ==
         "add: bad argument 'shape' (expected at most 2^56 elements, got 1073741824x1073741824, too many elements)");
+}
+
+TEST_CASE("buffer: the error names what the limit counts") {
+  const Ref<MemoryAccount> account(new MemoryAccount(60000000, nullptr, nullptr));
+  const ScopedAccount scope(account.get());
+  CHECK(error_text([] { Buffer::allocate({}, Bytes(59000000)); }) ==
+        "out of memory: cannot allocate 59000000 bytes on cpu (in a block of 67108864; the limit is 60000000 bytes, of "
+        "which 0 are in use)");
 }
 
 TEST_CASE("buffer: injected failures are errors") {
