@@ -257,13 +257,16 @@ int format(lua_State* L) {
   size_t bytes = text.size();
   for (int i = 2, n = lua_gettop(L); i <= n; ++i)
     if (lua_type(L, i) == LUA_TSTRING) bytes += lua_objlen(L, i);
-  spend(L, bytes / kBytesOfAnInstruction);
   int argument = 1;
   for (size_t at = 0; (at = text.find('%', at)) != text.npos; ++at) {
     at = text.find_first_not_of("-+ #0123456789.", at + 1);
     if (at == text.npos) break;
-    if (text[at] != '%') check_conversion(L, text[at], ++argument);
+    if (text[at] == '%') continue;
+    check_conversion(L, text[at], ++argument);
+    if (text[at] == 'q' && lua_type(L, argument) == LUA_TSTRING) bytes += 3 * lua_objlen(L, argument);  // escapes
   }
+  check_result(L, "format", double(bytes));
+  spend(L, bytes / kBytesOfAnInstruction);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
   lua_call(L, lua_gettop(L) - 1, 1);

@@ -147,9 +147,9 @@ typedef struct {
   /* 1: for scripts that are not trusted. They get an allow-list of globals, no io, debug, jit, ffi, package or
    * bytecode, of os only clock, date, difftime and time, no files but those of open_file, no modules but those of
    * find_module and open_file, no finalizers, and metatables of strings, tensors and modules that are locked. Patterns
-   * have a limit of steps, and strings one of 256 MiB. The JIT compiler is off. Set the three limits too: without them
-   * a script may run for ever or take all memory. A process of its own protects better against defects of LuaJIT and of
-   * this library. */
+   * have a limit of steps, and the results of string.rep, string.format, string.gsub and table.concat one of 256 MiB
+   * (the operator .. has none). The JIT compiler is off. Set the three limits too: without them a script may run for
+   * ever or take all memory. A process of its own protects better against defects of LuaJIT and of this library. */
   int sandboxed;
   /* Bytes of Lua and tensors together; 0: no limit. A request above it is an error that the script may catch; uncaught
    * it is OUT_OF_MEMORY. Tensors are refused only after a full collection. Lua has none when a request fails: its
