@@ -12,7 +12,8 @@ namespace pg {
 // called from any thread.
 class MemoryAccount : public RefCounted<MemoryAccount> {
  public:
-  // refused(user) is called on the thread whose request the limit does not allow.
+  // refused(user) is called on the thread whose request the limit does not allow. For a thread that helps another one,
+  // the other one calls it in report().
   MemoryAccount(int64_t limit, void (*refused)(void* user), void* user)
       : limit_(limit), refused_(refused), user_(user) {}
   static void destroy(MemoryAccount* account) { delete account; }
@@ -25,8 +26,15 @@ class MemoryAccount : public RefCounted<MemoryAccount> {
     const int64_t before = used_.fetch_add(bytes, std::memory_order_relaxed);
     if (bytes <= limit_ - before) return true;
     give(bytes);
-    if (refused_) refused_(user_);
+    if (helps_)
+      refused_to_helper_ = true;
+    else if (refused_)
+      refused_(user_);
     return false;
+  }
+  // After helpers have worked for this thread.
+  void report() {
+    if (refused_to_helper_.exchange(false) && refused_) refused_(user_);
   }
   // From now on nobody is told of refused requests. Not while one is made.
   void forget_owner() { refused_ = nullptr; }
@@ -40,11 +48,13 @@ class MemoryAccount : public RefCounted<MemoryAccount> {
  private:
   friend class ScopedAccount;
   static inline thread_local MemoryAccount* current_ = nullptr;
+  static inline thread_local bool helps_ = false;
 
   const int64_t limit_;
   void (*refused_)(void* user);
   void* const user_;
   std::atomic<int64_t> used_{0};
+  std::atomic<bool> refused_to_helper_{false};
 };
 
 // A member of small objects that a script may make without end. It counts kBytes in the account of the thread that
@@ -74,18 +84,23 @@ class Counted {
   MemoryAccount* account_;
 };
 
-// Makes an account, which may be null, current on this thread. The caller keeps it alive.
+// Makes an account, which may be null, current on this thread. The caller keeps it alive. `helps`: the thread works for
+// one that has the account too.
 class ScopedAccount {
  public:
-  explicit ScopedAccount(MemoryAccount* account) : outer_(MemoryAccount::current_) {
-    MemoryAccount::current_ = account;
+  explicit ScopedAccount(MemoryAccount* account, bool helps = false)
+      : outer_(std::exchange(MemoryAccount::current_, account)),
+        outer_helps_(std::exchange(MemoryAccount::helps_, helps)) {}
+  ~ScopedAccount() {
+    MemoryAccount::current_ = outer_;
+    MemoryAccount::helps_ = outer_helps_;
   }
-  ~ScopedAccount() { MemoryAccount::current_ = outer_; }
   ScopedAccount(const ScopedAccount&) = delete;
   ScopedAccount& operator=(const ScopedAccount&) = delete;
 
  private:
-  MemoryAccount* outer_;
+  MemoryAccount* const outer_;
+  const bool outer_helps_;
 };
 
 }  // namespace pg

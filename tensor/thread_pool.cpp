@@ -15,6 +15,7 @@
 
 #include "tensor/context.h"
 #include "tensor/error.h"
+#include "tensor/memory_account.h"
 #include "tensor/parallel.h"
 #include "tensor/processor.h"
 #include "tensor/runtime.h"
@@ -149,6 +150,7 @@ struct ThreadPool::Region final : Suspender {
   // Runs piece i. Its error becomes the region's if it is the first.
   void run(int64_t i) {
     const ScopedFlag inside(inside_region, true);
+    const ScopedAccount counted(account, std::this_thread::get_id() != caller);
     const PollScope scope(watched.flag, watched.suspender ? this : nullptr);
     keep_error([&] { run_piece(body, start(i), start(i + 1), grain); });
   }
@@ -194,7 +196,11 @@ struct ThreadPool::Region final : Suspender {
     return true;
   }
 
-  std::exception_ptr error = nullptr;
+  void rethrow_error() const {
+    if (!error) return;
+    if (account) account->report();
+    std::rethrow_exception(error);
+  }
 
  private:
   template <class F>
@@ -261,6 +267,7 @@ struct ThreadPool::Region final : Suspender {
   const FunctionRef<void(int64_t, int64_t)> body;
   const int64_t n, pieces, grain;
   const Watched watched;  // by the caller
+  MemoryAccount* const account = MemoryAccount::current();
   const std::thread::id caller = std::this_thread::get_id();
   std::optional<Awake> awake;  // but not while the job is suspended
   Team* team = nullptr;
@@ -272,6 +279,7 @@ struct ThreadPool::Region final : Suspender {
   std::mutex lock;                    // of what follows, and of `error`
   std::condition_variable goes_on;
   uint64_t slices = 0;
+  std::exception_ptr error = nullptr;
   int waiting = 0;  // workers that wait for the next slice; read without the lock only while no worker is active
 };
 
@@ -310,7 +318,7 @@ void ThreadPool::run(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t
   if (!hold || !grow()) return run_piece(body, 0, n, grain);
   Region region(*this, body, n, pieces, grain, watched_here());
   region.run_on_team(hold, small);
-  if (region.error) std::rethrow_exception(region.error);
+  region.rethrow_error();
 }
 
 // Threads of the host may not wait for the next slice of a job, so its regions are cut.
@@ -330,7 +338,7 @@ void ThreadPool::run_on_host(int64_t n, int64_t grain, int64_t pieces, FunctionR
       job.region.run(int64_t(i));
     };
     jobs_.parallel_for(jobs_.user, size_t(parts), task, &job);
-    if (region.error) std::rethrow_exception(region.error);
+    region.rethrow_error();
   };
   if (!watched_here().suspender) return run(0, n);
   const int64_t step = poll_step(grain) / 8;

@@ -1,8 +1,8 @@
 // Arguments of kernels in the dtype that the kernel computes in.
 #pragma once
-#include <vector>
 
 #include "tensor/cpu/move/copy.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/kernel.h"
 
 namespace pg::cpu {
@@ -20,7 +20,7 @@ class Converted {
   const T* data() const { return data_; }
 
  private:
-  std::vector<T> elements_;
+  WorkVector<T> elements_;
   const T* data_;
 };
 

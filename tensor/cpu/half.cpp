@@ -1,8 +1,8 @@
 #include "tensor/cpu/half.h"
 
 #include <deque>
-#include <vector>
 
+#include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
 #include "tensor/small_vector.h"
 
@@ -27,11 +27,11 @@ void write_half(const float* from, const View& to) {
 
 struct Wide {
   Type type;
-  std::vector<float> data;
+  WorkVector<float> data;
 };
 
 View widen(const View& v, std::deque<Wide>& kept) {
-  Wide& w = kept.emplace_back(Wide{*v.type, std::vector<float>(size_t(v.numel()))});
+  Wide& w = kept.emplace_back(Wide{*v.type, WorkVector<float>(size_t(v.numel()))});
   w.type.dtype = DType::kFloat32;
   return {&w.type, v.strides, w.data.data()};
 }

@@ -7,30 +7,22 @@ namespace pg::cpu {
 namespace {
 
 constexpr size_t kAlign = 64;
-constexpr size_t kKeepBytes = size_t(32) << 20;
-constexpr int kPatience = 64;  // a block above kKeepBytes is freed after so many uses in a row that need less than half
 
 // One block. A use of the stack, from empty to empty, may need more than the block has; what does not fit is allocated
-// for its scope, and the next use has a larger block, up to kKeepBytes. Trivial, so that a kernel may still use it in a
-// handler of exit(), after the thread's destructors have run.
+// for its scope, and the next use has a larger block. Scopes nest a few levels deep, so a block has a few MiB at most.
+// Trivial, so that a kernel may still use it in a handler of exit(), after the thread's destructors have run.
 struct Stack {
   char* block;
   size_t size, used;
   size_t live, most;  // bytes of this use, with those outside of the block
-  int small_uses;
 
   void begin_use(size_t bytes) {
-    if (most > size && most <= kKeepBytes) bytes = std::max(bytes, most);
+    bytes = std::max(bytes, most);
     most = 0;
     if (bytes <= size || !kKeepsScratch) return;
     release();
     block = static_cast<char*>(::operator new(bytes, std::align_val_t(kAlign), std::nothrow));
     if (block) size = bytes;
-  }
-
-  void end_use() {
-    small_uses = size > kKeepBytes && most < size / 2 ? small_uses + 1 : 0;
-    if (small_uses >= kPatience) release();
   }
 
   void release() {
@@ -53,6 +45,11 @@ thread_local Release tls_release;
 
 ScratchBytes::ScratchBytes(Bytes bytes) : size_((bytes.count() + kAlign - 1) / kAlign * kAlign) {
   if (size_ == 0) return;
+  if (size_ >= kCountedScratch) {
+    buffer_ = Buffer::allocate({}, Bytes(size_));
+    data_ = static_cast<char*>(buffer_->data);
+    return;
+  }
   Stack& stack = tls_stack;
   if (stack.live == 0) {
     tls_release.armed = true;  // constructs it
@@ -66,14 +63,23 @@ ScratchBytes::ScratchBytes(Bytes bytes) : size_((bytes.count() + kAlign - 1) / k
 }
 
 ScratchBytes::~ScratchBytes() {
-  if (size_ == 0) return;
+  if (size_ == 0 || buffer_) return;
   Stack& stack = tls_stack;
   if (own_)
     ::operator delete(data_, std::align_val_t(kAlign));
   else
     stack.used -= size_;
   stack.live -= size_;
-  if (stack.live == 0) stack.end_use();
 }
+
+void* allocate_counted(Bytes bytes) {
+  const Ref<Buffer> buffer = Buffer::allocate({}, bytes + Bytes(kAlign));
+  buffer->retain();
+  char* const block = static_cast<char*>(buffer->data);
+  new (block) Buffer*(buffer.get());
+  return block + kAlign;
+}
+
+void release_counted(void* data) { (*reinterpret_cast<Buffer**>(static_cast<char*>(data) - kAlign))->release(); }
 
 }  // namespace pg::cpu

@@ -1,8 +1,12 @@
-// Working memory of the CPU kernels: a stack per thread.
+// Working memory of the CPU kernels: a stack per thread for small pieces, tensor memory for large ones. What grows with
+// the operands of an op is taken from here, so that a memory limit holds for it too.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <new>
+#include <vector>
 
+#include "tensor/buffer.h"
 #include "tensor/size.h"
 
 namespace pg::cpu {
@@ -22,8 +26,11 @@ namespace pg::cpu {
 // end or used too late.
 constexpr bool kKeepsScratch = PERIGEE_KEEPS_SCRATCH;
 
+// Pieces from this size on are buffers: counted in the account of the thread, and from the allocator of the runtime.
+constexpr size_t kCountedScratch = size_t(1) << 20;
+
 // Bytes that are valid until the end of the scope, aligned to 64, with unspecified contents; null for none. The scopes
-// of a thread end on that thread, the last one first. Throws std::bad_alloc.
+// of a thread end on that thread, the last one first. Throws OutOfMemory, or std::bad_alloc for small pieces.
 class ScratchBytes {
  public:
   explicit ScratchBytes(Bytes bytes);
@@ -35,6 +42,7 @@ class ScratchBytes {
 
  private:
   size_t size_;
+  Ref<Buffer> buffer_;  // of a large piece
   char* data_ = nullptr;
   bool own_ = false;  // the stack had no room
 };
@@ -51,5 +59,40 @@ class Scratch {
  private:
   ScratchBytes bytes_;
 };
+
+// Memory of a buffer, to be released on any thread. Throws OutOfMemory.
+void* allocate_counted(Bytes bytes);
+void release_counted(void* data);
+
+// The allocator of WorkVector: like the scratch memory above, but without an order of the scopes.
+template <class T>
+struct WorkAllocator {
+  using value_type = T;
+  WorkAllocator() = default;
+  template <class U>
+  WorkAllocator(const WorkAllocator<U>&) {}
+  bool operator==(const WorkAllocator&) const { return true; }
+
+  T* allocate(size_t n) {
+    const Bytes bytes = Bytes::of(int64_t(n), sizeof(T));
+    if (bytes.count() < kCountedScratch) return static_cast<T*>(::operator new(bytes.count()));
+    return static_cast<T*>(allocate_counted(bytes));
+  }
+  template <class U>
+  void construct(U* at) {  // resize(n) leaves numbers as they are: to zero many takes long, without a poll
+    ::new (static_cast<void*>(at)) U;
+  }
+  void deallocate(T* data, size_t n) {
+    if (n * sizeof(T) < kCountedScratch)
+      ::operator delete(data);
+    else
+      release_counted(data);
+  }
+};
+
+// A vector for elements whose number grows with the operands of an op. Elements that are numbers and have no value
+// given are unspecified.
+template <class T>
+using WorkVector = std::vector<T, WorkAllocator<T>>;
 
 }  // namespace pg::cpu

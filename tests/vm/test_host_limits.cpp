@@ -113,6 +113,18 @@ TEST_CASE("host limits: memory of Lua and tensors together") {
       "pg.record(function() local y = x for i = 1, 1e6 do y = y:reshape(2, 2) y = y:reshape(4) end end)",
       "local pg = require 'perigee' pg.jit(function(x) for i = 1, 2e5 do x = x * 1.5 end return x end)(pg.ones(2))",
       "local pg = require 'perigee' local y = pg.symbol('d', {shape = {2}}) for i = 1, 2e5 do y = y + 1 end",
+      "local pg = require 'perigee' pg.zeros({4000000}, {dtype = 'uint8'}):unique()",
+      "local pg = require 'perigee' pg.zeros({4000000}, {dtype = 'uint8'}):unique_consecutive()",
+      "local pg = require 'perigee' pg.ones({4000000}, {dtype = 'uint8'}):bincount()",
+      "local pg = require 'perigee' pg.zeros({4000000}, {dtype = 'uint8'}):logsumexp()",
+      "local pg = require 'perigee' pg.zeros({4000000}, {dtype = 'uint8'}):sort()",
+      "local pg = require 'perigee' pg.zeros(2000000):quantile(0.5)",
+      "local pg = require 'perigee' pg.randperm(800000)",
+      "local pg = require 'perigee' pg.rand(10):multinomial(1000000, {replacement = true})",
+      "local pg = require 'perigee' pg.linalg.qr(pg.zeros(1000, 1000))",
+      "local pg = require 'perigee' pg.fft.rfft(pg.zeros(524287))",
+      "local pg = require 'perigee' pg.linalg.eigh(pg.zeros(1000, 1000))",
+      "local pg = require 'perigee' local x = pg.zeros({1200, 1200}, {dtype = 'float16'}) x:matmul(x)",
   };
   for (const char* script : hogs) {
     CAPTURE(std::string(script));

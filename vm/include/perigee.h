@@ -151,11 +151,11 @@ typedef struct {
    * (the operator .. has none). The JIT compiler is off. Set the three limits too: without them a script may run for
    * ever or take all memory. A process of its own protects better against defects of LuaJIT and of this library. */
   int sandboxed;
-  /* Bytes of Lua and tensors together; 0: no limit. A request above it is an error that the script may catch; uncaught
-   * it is OUT_OF_MEMORY. Tensors are refused only after a full collection. Lua has none when a request fails: its
-   * collector runs as soon as garbage may fill half of the room that the last collection left, and after a refused
-   * request. Views, histories, traces and the nodes of graphs count by a flat size each; what else compiled graphs
-   * hold and tensors that the host made are not counted. */
+  /* Bytes of Lua, tensors and the working memory of ops together, the last in pieces from 1 MiB on; 0: no limit. A
+   * request above it is an error that the script may catch; uncaught it is OUT_OF_MEMORY. Tensors are refused only
+   * after a full collection. Lua has none when a request fails: its collector runs as soon as garbage may fill half of
+   * the room that the last collection left, and after a refused request. Views, histories, traces and the nodes of
+   * graphs count by a flat size each; what else compiled graphs hold and tensors that the host made are not counted. */
   uint64_t memory_limit;
   /* Limits of one call; 0: none. instruction_limit counts instructions of Lua in hundreds, and in a sandbox the work of
    * patterns. An op, a step of a plan and a step of a captured loop count for ten, whatever their size; up to 4096

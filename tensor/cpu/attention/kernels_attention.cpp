@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <memory>
-#include <vector>
 
 #include "tensor/cpu/attention/attention.h"
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
@@ -26,16 +26,16 @@ class Elements {
  public:
   Elements(const View& v, bool dense) : data_(v.as<T>()) {
     if (dense) return;
-    copy_ = std::make_unique<T[]>(size_t(v.numel()));
-    cpu::copy_strided(v, copy_.get());
-    data_ = copy_.get();
+    copy_.resize(size_t(v.numel()));
+    cpu::copy_strided(v, copy_.data());
+    data_ = copy_.data();
   }
   explicit Elements(const View& v) : Elements(v, is_contiguous(v.shape(), *v.strides)) {}
   const T* data() const { return data_; }
-  bool copied() const { return copy_ != nullptr; }
+  bool copied() const { return !copy_.empty(); }
 
  private:
-  std::unique_ptr<T[]> copy_;
+  cpu::WorkVector<T> copy_;
   const T* data_;
 };
 
@@ -176,7 +176,7 @@ void attention_backward(const KernelArgs& a) {
   const int64_t blocks = std::max<int64_t>(1, (keys + cpu::kKeyBlock - 1) / cpu::kKeyBlock);
   const int64_t shares = std::clamp<int64_t>(kShares / std::max<int64_t>(heads.count(), 1), 1, blocks);
   const int64_t size = queries * width;
-  std::vector<T> further(size_t(heads.count() * (shares - 1) * size), T(0));
+  cpu::WorkVector<T> further(size_t(heads.count() * (shares - 1) * size), T(0));
   const int64_t grain = std::max<int64_t>(1, kMacsPerTask * shares / std::max<int64_t>(3 * heads.macs(), 1));
   parallel_for(heads.count() * shares, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

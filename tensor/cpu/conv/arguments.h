@@ -2,12 +2,12 @@
 #pragma once
 #include <array>
 #include <utility>
-#include <vector>
 
 #include "tensor/cpu/conv/conv.h"
 #include "tensor/cpu/conv/pool.h"
 #include "tensor/cpu/converted.h"
 #include "tensor/cpu/move/copy.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
 #include "tensor/ops/conv_rules.h"
 
@@ -31,7 +31,7 @@ class Output {
  private:
   View view_;
   DType type_;
-  std::vector<T> buffer_;
+  WorkVector<T> buffer_;
 };
 
 // Calls f(tag, dtype) with the compute type: float64 for float64, float32 for all others.

@@ -12,10 +12,13 @@
 #include <optional>
 #include <string_view>
 
+#include "tensor/buffer.h"
 #include "tensor/cpu/conv/conv_last.h"
 #include "tensor/cpu/conv/conv_primitives.h"
 #include "tensor/cpu/conv/winograd.h"
 #include "tensor/cpu/isa.h"
+#include "tensor/error.h"
+#include "tensor/memory_account.h"
 #include "tensor/runtime.h"
 #include "tensor/settings.h"
 
@@ -97,7 +100,8 @@ double measured(const F& run) {
   return best;
 }
 
-// The runtime of trials. Its memory is not that of tensors, so no limit counts it and a trial leaves nothing behind.
+// The runtime of trials. Its memory is not that of tensors, so no limit counts it and a trial leaves nothing behind. A
+// trial has few images, so that its memory is bounded.
 class TrialRuntime {
  public:
   TrialRuntime() : scope_(runtime()) {}
@@ -113,6 +117,7 @@ class TrialRuntime {
 
  private:
   const ScopedRuntime scope_;
+  const ScopedAccount uncounted_{nullptr};
 };
 
 class TrialArray {
@@ -223,6 +228,9 @@ int winograd_tile(const ConvShape& s, ConvPart part) {
   try {
     tile = fastest(key.shape, part);  // without the lock, because kernels poll
   } catch (const std::bad_alloc&) {
+    return 0;
+  } catch (const OutOfMemory&) {
+    if (allocation_failed()) throw;  // a test requested the failure
     return 0;
   }
   const std::lock_guard hold(lock);

@@ -4,6 +4,7 @@
 #include "tensor/cpu/gemm/prepared.h"
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 
 namespace pg {
 namespace {
@@ -38,7 +39,7 @@ void convolve(const KernelArgs& args) {
   }
   const bool activates = args.op.attr_index("activation") >= 0, relu = activates && cpu::asks_relu(args);
   compute<3>(args, [&]<class T>(const T* x, const T* w, const T* bias, T* y) {
-    std::vector<T> plain_x(size_t(args.in[0].numel())), plain_y(size_t(args.out[0].numel()));
+    cpu::WorkVector<T> plain_x(size_t(args.in[0].numel())), plain_y(size_t(args.out[0].numel()));
     transpose(s.n, s.in_plane(), s.ic, x, plain_x.data());
     cpu::conv_forward<T>(s, plain_x.data(), w, bias, relu, plain_y.data());
     transpose(s.n, s.oc, s.out_plane(), plain_y.data(), y);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensor/cpu/counted_work.h"
 #include "tensor/cpu/lru_cache.h"
 #include "tensor/parallel.h"
 
@@ -132,10 +133,22 @@ RealFftPlan<T>::RealFftPlan(int64_t n) : plan(n % 2 == 0 ? n / 2 : n) {
 
 namespace {
 
-template <class Plan>
+// The numbers that a plan takes at most, for the sizes with a factor that has no stage of its own.
+constexpr int64_t kMostNumbers = 36, kUsualNumbers = 3;
+
+template <class Plan, class T>
 std::shared_ptr<const Plan> kept(int64_t n) {
+  struct Large {
+    explicit Large(int64_t n)
+        : counted(times(times(radices_of(n).empty() ? kMostNumbers : kUsualNumbers, n), sizeof(T))), plan(n) {}
+    const CountedWork counted;
+    const Plan plan;
+  };
   const auto make = [n] { return std::make_shared<const Plan>(n); };
-  if (n > kKeptLength) return make();
+  if (n > kKeptLength) {
+    const auto large = std::make_shared<const Large>(n);
+    return {large, &large->plan};
+  }
   thread_local LruCache<int64_t, std::shared_ptr<const Plan>> cache(16);
   return cache.get(n, make);
 }
@@ -144,11 +157,11 @@ std::shared_ptr<const Plan> kept(int64_t n) {
 
 template <class T>
 std::shared_ptr<const FftPlan<T>> fft_plan(int64_t n) {
-  return kept<FftPlan<T>>(n);
+  return kept<FftPlan<T>, T>(n);
 }
 template <class T>
 std::shared_ptr<const RealFftPlan<T>> real_fft_plan(int64_t n) {
-  return kept<RealFftPlan<T>>(n);
+  return kept<RealFftPlan<T>, T>(n);
 }
 
 template class FftPlan<float>;

@@ -4,12 +4,15 @@
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/device_table.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
 namespace pg {
 namespace {
+
+using cpu::WorkVector;
 
 constexpr int64_t kGrain = 100'000;  // elements that take about 10 µs to write
 
@@ -92,7 +95,7 @@ void to(const KernelArgs& a) {
   const int64_t n = out.numel(), from = size_of(in.dtype()), size = size_of(out.dtype());
   const cpu::ConvertFn convert = cpu::converter(in.dtype(), out.dtype());
   const Device device = out.type->device;
-  std::vector<char> staging(device.is_cpu() ? 0 : size_t(n * size));
+  WorkVector<char> staging(device.is_cpu() ? 0 : size_t(n * size));
   char* target = device.is_cpu() ? out.as<char>() : staging.data();
   parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
     convert(end - begin, in.as<char>() + begin * from, 1, target + begin * size);

@@ -7,12 +7,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
+#include <functional>
+#include <utility>
 
 #include "tensor/cpu/fill/dropout.h"
 #include "tensor/cpu/loops.h"
 #include "tensor/cpu/move/index.h"
+#include "tensor/cpu/move/order.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/cpu/simd_math-inl.h"
 #include "tensor/cpu/simd_trig-inl.h"
 #include "tensor/kernels/philox.h"
@@ -174,6 +177,9 @@ void drop(const RandomKey& key, double p, int64_t first, int64_t n, double* x) {
 }  // namespace cpu
 namespace {
 
+using cpu::PolledOrder;
+using cpu::WorkVector;
+
 const RandomKey& key_of(const KernelArgs& a) { return a.attr<RandomKey>("generator"); }
 
 void rand_kernel(const KernelArgs& a) {
@@ -194,7 +200,7 @@ void drop_along(const KernelArgs& a, const Dims& axes) {
   Dims shape = whole;
   for (int64_t d : axes) shape[int(d)] = 1;
   const Dims from = broadcast_strides(shape, contiguous_strides(shape), whole);
-  std::vector<double> mask(size_t(numel(shape)), 1);
+  WorkVector<double> mask(size_t(numel(shape)), 1);
   HWY_DYNAMIC_DISPATCH(apply_dropout)
   (DType::kFloat64, key_of(a), a.attr<double>("p"), int64_t(mask.size()), mask.data(), mask.data());
   const int64_t row = whole.back(), step = from.back();
@@ -219,9 +225,9 @@ void dropout_kernel(const KernelArgs& a) {
   (a.out[0].dtype(), key_of(a), a.attr<double>("p"), a.out[0].numel(), a.in[0].data, a.out[0].data);
 }
 
-std::vector<uint64_t> bits(const RandomKey& key, int64_t n) {
+WorkVector<uint64_t> bits(const RandomKey& key, int64_t n) {
   using namespace cpu;
-  std::vector<uint64_t> out(static_cast<size_t>(n));
+  WorkVector<uint64_t> out(static_cast<size_t>(n));
   HWY_DYNAMIC_DISPATCH(fill_bits)(key, n, out.data());
   return out;
 }
@@ -233,27 +239,29 @@ void randint_kernel(const KernelArgs& a) {
   const View& out = a.out[0];
   const int64_t low = a.attr<int64_t>("low");
   const uint64_t count = uint64_t(a.attr<int64_t>("high") - low) + 1;
-  const std::vector<uint64_t> random = bits(key_of(a), out.numel());
+  const WorkVector<uint64_t> random = bits(key_of(a), out.numel());
   visit_dtype(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* data = out.as<T>();
-    for (size_t i = 0; i < random.size(); ++i)
+    Poller poll;
+    for (size_t i = 0; i < random.size(); ++i, poll())
       store_number(out.dtype(), data + i, double(low + int64_t(below(count, random[i]))));
   });
 }
+
+constexpr int64_t kMissWork = 8;  // of an element that is rarely in a cache, or of a logarithm
 
 // The Fisher-Yates shuffle.
 void randperm_kernel(const KernelArgs& a) {
   const View& out = a.out[0];
   const int64_t n = out.numel(), base = a.attr<int64_t>("index_base");
-  const std::vector<uint64_t> random = bits(key_of(a), n);
-  std::vector<int64_t> order(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) order[size_t(i)] = i + base;
-  in_polled_blocks(n - 1, 1 << 16, [&](int64_t begin, int64_t end) {
-    for (int64_t i = n - 1 - begin; i > n - 1 - end; --i)
-      std::swap(order[size_t(i)], order[below(uint64_t(i) + 1, random[size_t(i)])]);
-  });
-  for (int64_t i = 0; i < n; ++i)
+  const WorkVector<uint64_t> random = bits(key_of(a), n);
+  WorkVector<int64_t> order(static_cast<size_t>(n));
+  Poller poll;
+  for (int64_t i = 0; i < n; ++i, poll()) order[size_t(i)] = i + base;
+  for (int64_t i = n - 1; i > 0; --i, poll(kMissWork))
+    std::swap(order[size_t(i)], order[below(uint64_t(i) + 1, random[size_t(i)])]);
+  for (int64_t i = 0; i < n; ++i, poll())
     store_number(out.dtype(), out.as<char>() + i * size_of(out.dtype()), double(order[size_t(i)]));
 }
 
@@ -266,26 +274,30 @@ void bernoulli_kernel(const KernelArgs& a) {
   const bool one = a.has_attr("probability");
   const double shared = one ? a.attr<double>("probability") : 0;
   const auto probability = [&](int64_t i) { return one ? shared : load_number(p.dtype(), p.as<char>() + i * size); };
-  for (int64_t i = 0; !one && i < n; ++i) {
+  Poller poll;
+  for (int64_t i = 0; !one && i < n; ++i, poll()) {
     const double v = probability(i);
     if (!(v >= 0 && v <= 1))
       bad_argument("bernoulli", "p", "probabilities from 0 to 1", fmt::format("{} at element {}", v, i + 1));
   }
-  const std::vector<uint64_t> random = bits(key_of(a), n);
-  for (int64_t i = 0; i < n; ++i)
-    store_number(out.dtype(), out.as<char>() + i * size, unit(random[size_t(i)]) < probability(i));
+  const WorkVector<uint64_t> random = bits(key_of(a), n);
+  in_polled_blocks(n, 1 << 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      store_number(out.dtype(), out.as<char>() + i * size, unit(random[size_t(i)]) < probability(i));
+  });
 }
 
 // One row of weights in double precision, after the checks.
 struct Weights {
-  std::vector<double> w;
+  WorkVector<double> w;
   double sum = 0;
   int64_t nonzero = 0;
 
   void read(const View& p, int64_t row, int64_t choices) {
     w.resize(size_t(choices));
     sum = 0, nonzero = 0;
-    for (int64_t i = 0; i < choices; ++i) {
+    Poller poll;
+    for (int64_t i = 0; i < choices; ++i, poll()) {
       const double v = load_number(p.dtype(), p.as<char>() + (row * choices + i) * size_of(p.dtype()));
       if (!(v >= 0) || std::isinf(v))
         bad_argument("multinomial", "p", "finite weights of at least 0", fmt::format("{} at element {}", v, i + 1));
@@ -298,12 +310,13 @@ struct Weights {
 
 // Inverts the cumulative sums of the weights.
 void draw_with_replacement(const Weights& weights, const uint64_t* random, int64_t n, int64_t base, int64_t* out) {
-  std::vector<double> cumulative(weights.w.size());
+  WorkVector<double> cumulative(weights.w.size());
   double sum = 0;
-  for (size_t i = 0; i < cumulative.size(); ++i) cumulative[i] = sum += weights.w[i];
+  Poller poll;
+  for (size_t i = 0; i < cumulative.size(); ++i, poll()) cumulative[i] = sum += weights.w[i];
   size_t last = cumulative.size() - 1;
   while (last > 0 && weights.w[last] == 0) --last;
-  for (int64_t k = 0; k < n; ++k) {
+  for (int64_t k = 0; k < n; ++k, poll(kMissWork)) {
     const auto at = std::upper_bound(cumulative.begin(), cumulative.end(), unit(random[k]) * sum);
     out[k] = int64_t(std::min(size_t(at - cumulative.begin()), last)) + base;
   }
@@ -311,10 +324,13 @@ void draw_with_replacement(const Weights& weights, const uint64_t* random, int64
 
 // Takes the n smallest of -log(u) / w (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006).
 void draw_without_replacement(const Weights& weights, const uint64_t* random, int64_t n, int64_t base, int64_t* out) {
-  std::vector<std::pair<double, int64_t>> keys;
-  for (size_t i = 0; i < weights.w.size(); ++i)
+  WorkVector<std::pair<double, int64_t>> keys;
+  keys.reserve(size_t(weights.nonzero));
+  Poller poll;
+  for (size_t i = 0; i < weights.w.size(); ++i, poll(kMissWork))
     if (weights.w[i] > 0) keys.emplace_back(-std::log1p(-unit(random[i])) / weights.w[i], int64_t(i));
-  std::partial_sort(keys.begin(), keys.begin() + n, keys.end());
+  const std::less<std::pair<double, int64_t>> less;
+  std::partial_sort(keys.begin(), keys.begin() + n, keys.end(), PolledOrder(less, poll));
   for (int64_t k = 0; k < n; ++k) out[k] = keys[size_t(k)].second + base;
 }
 
@@ -332,7 +348,7 @@ void multinomial_kernel(const KernelArgs& a) {
       bad_argument("multinomial", "p", fmt::format("at least {} weights above 0 in a row", replacement ? 1 : n),
                    std::to_string(weights.nonzero));
   }
-  const std::vector<uint64_t> random = bits(key_of(a), rows * words);
+  const WorkVector<uint64_t> random = bits(key_of(a), rows * words);
   for (int64_t row = 0; row < rows; ++row) {
     weights.read(p, row, choices);
     (replacement ? draw_with_replacement : draw_without_replacement)(weights, random.data() + row * words, n, base,

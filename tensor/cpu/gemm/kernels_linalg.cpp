@@ -10,6 +10,7 @@
 #include "tensor/cpu/gemm/integers_simd.h"
 #include "tensor/cpu/gemm/prepared.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
@@ -36,7 +37,7 @@ class Contiguous {
   const void* data() const { return data_; }
 
  private:
-  std::vector<char> packed_, converted_;
+  cpu::WorkVector<char> packed_, converted_;
   const void* data_;
 };
 
@@ -118,7 +119,7 @@ void multiply_integers(int64_t count, cpu::BatchStrides s, const Product& p, con
     return;
   }
   const bool copies = p.b.transposed || p.b.ld != p.n;
-  std::vector<T> copy(copies ? size_t(p.k * p.n) : 0);
+  cpu::WorkVector<T> copy(copies ? size_t(p.k * p.n) : 0);
   for (int64_t q = 0; q < count; ++q, a += s.a, b += s.b, c += s.c) {
     for (int64_t l = 0, to = 0; copies && l < p.k; ++l, poll(p.n))
       for (int64_t j = 0; j < p.n; ++j) copy[size_t(to++)] = b[l * b_row + j * b_step];
@@ -187,8 +188,8 @@ void matmul(const KernelArgs& args) {
 
 template <class H>
 void linear_half(int64_t m, int64_t n, int64_t k, const H* x, const H* w, const H* bias, bool relu, H* y) {
-  std::vector<float> wide(size_t(m * n));
-  std::vector<float> fx(x, x + m * k), fw(w, w + n * k), fb;
+  cpu::WorkVector<float> wide(size_t(m * n));
+  cpu::WorkVector<float> fx(x, x + m * k), fw(w, w + n * k), fb;
   if (bias) fb.assign(bias, bias + n);
   cpu::linear<float>(m, n, k, fx.data(), fw.data(), bias ? fb.data() : nullptr, relu, wide.data());
   for (size_t i = 0; i < wide.size(); ++i) y[i] = H(wide[i]);

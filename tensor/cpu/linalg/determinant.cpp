@@ -2,6 +2,7 @@
 #include "tensor/cpu/linalg/matrices.h"
 #include "tensor/cpu/linalg/scaled.h"
 #include "tensor/cpu/linalg/solve.h"
+#include "tensor/cpu/scratch.h"
 
 #include <Eigen/LU>
 #include <cmath>
@@ -25,7 +26,7 @@ struct Pivots {
   T sign = 0;
 
   Pivots(int64_t n, const T* a) {
-    std::vector<T> lu(a, a + n * n);
+    WorkVector<T> lu(a, a + n * n);
     std::vector<int64_t> order;
     if (!factor_lu(n, lu.data(), order)) return;
     sign = T(sign_of(order));

@@ -1,4 +1,6 @@
 // Kernels of orthogonal factorizations.
+#include <algorithm>
+
 #include "tensor/cpu/linalg/factor.h"
 #include "tensor/cpu/linalg/kernels.h"
 #include "tensor/cpu/register.h"
@@ -6,15 +8,26 @@
 namespace pg {
 namespace {
 
-// Calls f(index, elements) for each matrix of the input.
+// The elements of the largest matrix among the input and the outputs.
+int64_t largest_matrix(const KernelArgs& args) {
+  const auto size = [](const View& v) { return v.rank() < 2 ? 0 : v.size(v.rank() - 1) * v.size(v.rank() - 2); };
+  int64_t most = size(args.in[0]);
+  for (const View& v : args.out) most = std::max(most, size(v));
+  return most;
+}
+
+// Calls f(index, elements) for each matrix of the input, which needs memory for about `copies` matrices.
 template <class F>
-void for_inputs(const KernelArgs& args, const F& f) {
+void for_inputs(const KernelArgs& args, int64_t copies, const F& f) {
   const View& a = args.in[0];
   const cpu::Batch batch(a);
+  const int64_t memory = times(copies, largest_matrix(args));
   cpu::visit_real(a.dtype(), [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    cpu::each_matrix(batch.count, 8 * cpu::cubic_work(batch.rows, batch.columns),
-                     [&](int64_t q) { f(q, a.as<const T>() + q * batch.size()); });
+    cpu::each_matrix(batch.count, 8 * cpu::cubic_work(batch.rows, batch.columns), [&](int64_t q) {
+      const cpu::CountedMatrices counted(memory, sizeof(T));
+      f(q, a.as<const T>() + q * batch.size());
+    });
   });
 }
 
@@ -42,7 +55,7 @@ void qr(const KernelArgs& args) {
   const cpu::Batch a(args.in[0]);
   if (args.in[0].numel() == 0) return fill_identities(args.out[0]);
   const int64_t k = args.out[0].shape().back();
-  for_inputs(args, [&]<class T>(int64_t q, const T* x) {
+  for_inputs(args, 2, [&]<class T>(int64_t q, const T* x) {
     cpu::qr(a.rows, a.columns, k, x, part<T>(args, 0, 2, q), part<T>(args, 1, 2, q));
   });
 }
@@ -51,21 +64,21 @@ void svd(const KernelArgs& args) {
   const cpu::Batch a(args.in[0]);
   if (args.in[0].numel() == 0) return fill_identities(args.out[0]), fill_identities(args.out[2]);
   const bool full = args.attr<bool>("full_matrices");
-  for_inputs(args, [&]<class T>(int64_t q, const T* x) {
+  for_inputs(args, 6, [&]<class T>(int64_t q, const T* x) {
     cpu::svd(a.rows, a.columns, full, x, part<T>(args, 0, 2, q), part<T>(args, 1, 1, q), part<T>(args, 2, 2, q));
   });
 }
 
 void singular_values(const KernelArgs& args) {
   const cpu::Batch a(args.in[0]);
-  for_inputs(args, [&]<class T>(int64_t q, const T* x) {
+  for_inputs(args, 3, [&]<class T>(int64_t q, const T* x) {
     cpu::svd<T>(a.rows, a.columns, false, x, nullptr, part<T>(args, 0, 1, q), nullptr);
   });
 }
 
 void eigh(const KernelArgs& args) {  // of which eigvalsh has one output
   const int64_t n = args.in[0].shape().back();
-  for_inputs(args,
+  for_inputs(args, 3,
              [&]<class T>(int64_t q, const T* x) { cpu::eigh(n, x, part<T>(args, 0, 1, q), part<T>(args, 1, 2, q)); });
 }
 

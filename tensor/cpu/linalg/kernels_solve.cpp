@@ -76,6 +76,7 @@ void solve_triangular(const KernelArgs& args) {
       std::copy_n(pb, b.size(), x);
       return cpu::solve_triangle(triangle, columns, x);
     }
+    const cpu::CountedMatrices counted(b.size(), sizeof(T));
     cpu::Matrix<T> turned = cpu::ConstRows<T>(pb, b.rows, b.columns).transpose();  // x op(a) = b, transposed
     cpu::solve_triangle(triangle, columns, turned.data());
     cpu::Rows<T>(x, b.rows, b.columns) = turned.transpose();
@@ -99,6 +100,7 @@ void inverse(const KernelArgs& args) {
   const bool refuses = args.attr<bool>("check_errors");
   for_square(args, [&](int64_t n, const auto* a, auto* out, int64_t) {
     using T = std::remove_pointer_t<decltype(out)>;
+    const cpu::CountedMatrices counted(times(n, n), sizeof(T));
     const cpu::Matrix<T> identity = cpu::Matrix<T>::Identity(n, n);
     if (cpu::solve<T>(n, n, a, identity.data(), out)) return;
     if (refuses) bad_argument(args.op.name, "a", "invertible matrices", "a singular one");
@@ -130,7 +132,10 @@ void cofactors(const KernelArgs& args) {
 }
 
 void matrix_exp(const KernelArgs& args) {
-  for_square(args, [](int64_t n, const auto* a, auto* out, int64_t) { cpu::matrix_exp(n, a, out); });
+  for_square(args, [](int64_t n, const auto* a, auto* out, int64_t) {
+    const cpu::CountedMatrices counted(times(12, times(n, n)), sizeof *out);
+    cpu::matrix_exp(n, a, out);
+  });
 }
 
 }  // namespace

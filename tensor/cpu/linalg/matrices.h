@@ -8,8 +8,10 @@
 #include <limits>
 #include <vector>
 
+#include "tensor/cpu/counted_work.h"
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/parallel.h"
+#include "tensor/size.h"
 
 namespace pg::cpu {
 
@@ -31,10 +33,16 @@ using ConstRows = Eigen::Map<const Matrix<T>>;
 template <class T>
 using Columns = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>;
 
+// Counts the memory of matrices, which Eigen allocates, for the extent of a scope.
+class CountedMatrices : CountedWork {
+ public:
+  CountedMatrices(int64_t elements, int64_t size) : CountedWork(times(elements, size)) {}
+};
+
 constexpr double kGrainWork = 2e4;  // multiply-adds of about 10 µs
 
 // Calls f(i) for each of `count` matrices, on the threads of the pool. `work`: multiply-adds for one of them. Polls
-// between matrices that take a millisecond; Eigen's factorizations have no hook for a poll within a matrix.
+// between matrices that take a millisecond; what Eigen does with one has no hook for a poll.
 template <class F>
 void each_matrix(int64_t count, double work, const F& f) {
   const int64_t grain = int64_t(std::max(1.0, kGrainWork / std::max(work, 1.0)));
@@ -44,6 +52,17 @@ void each_matrix(int64_t count, double work, const F& f) {
       f(i);
     }
   });
+}
+
+// to = from, with polls: some rows at a time, which is also faster where the layouts differ.
+template <class To, class From>
+void assign_polled(To&& to, const From& from) {
+  constexpr int64_t kRows = 16;
+  for (int64_t i = 0; i < to.rows(); i += kRows) {
+    poll_kernel();
+    const int64_t count = std::min<int64_t>(kRows, to.rows() - i);
+    to.middleRows(i, count) = from.middleRows(i, count);
+  }
 }
 
 // The multiply-adds of a factorization of an m x n matrix, up to a factor.

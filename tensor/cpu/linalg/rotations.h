@@ -2,9 +2,9 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
 #include "tensor/cpu/linalg/matrices.h"
+#include "tensor/cpu/scratch.h"
 
 namespace pg::cpu {
 
@@ -59,8 +59,8 @@ class ColumnRotations {
  private:
   Columns<T>* m_;
   int64_t most_;
-  std::vector<ColumnRotation<T>> kept_;
-  std::vector<T> strip_;
+  WorkVector<ColumnRotation<T>> kept_;
+  WorkVector<T> strip_;
 };
 
 }  // namespace pg::cpu

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tensor/cpu/linalg/matrices.h"
+#include "tensor/cpu/scratch.h"
 
 namespace pg::cpu {
 
@@ -87,7 +88,7 @@ class Scaled {
   int64_t n_;
   const T* a_;
   std::vector<int> rows_, columns_;
-  std::vector<T> scaled_;
+  WorkVector<T> scaled_;
 };
 
 }  // namespace pg::cpu

@@ -4,6 +4,7 @@
 
 #include "tensor/cpu/linalg/matrices.h"
 #include "tensor/cpu/linalg/scaled.h"
+#include "tensor/cpu/scratch.h"
 
 #include <Eigen/Cholesky>
 #include <Eigen/LU>
@@ -21,7 +22,7 @@ constexpr int64_t kSmall = 384;  // up to this size Eigen does everything, in a 
 // c -= op(a) op(b), for m x k and k x n matrices, in strips of rows that fit a cache. op transposes if asked to.
 template <class T>
 void subtract_product(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b,
-                      int64_t ldb, T* c, int64_t ldc, std::vector<T>& product) {
+                      int64_t ldb, T* c, int64_t ldc, WorkVector<T>& product) {
   if (m == 0 || n == 0) return;
   const int64_t rows = std::min(m, std::max<int64_t>(kBlock, (int64_t(1) << 18) / n));
   product.resize(size_t(rows * n));
@@ -77,7 +78,7 @@ void solve_diagonal_block(const Triangle<T>& t, int64_t k, Block<T>& rows) {
 
 template <class T>
 bool solve_large(int64_t n, int64_t columns, const T* a, const T* b, T* x) {
-  std::vector<T> lu(a, a + n * n);
+  WorkVector<T> lu(a, a + n * n);
   std::vector<int64_t> order;
   if (!factor_lu(n, lu.data(), order)) return false;
   for (int64_t i = 0; i < n; ++i) std::copy_n(b + order[size_t(i)] * columns, columns, x + i * columns);
@@ -88,7 +89,7 @@ bool solve_large(int64_t n, int64_t columns, const T* a, const T* b, T* x) {
 
 template <class T>
 bool cholesky_large(int64_t n, T* l) {
-  std::vector<T> product;
+  WorkVector<T> product;
   for (int64_t k = 0; k < n; k += kBlock) {
     poll_kernel();
     const int64_t width = std::min(kBlock, n - k), below = k + width;
@@ -97,7 +98,7 @@ bool cholesky_large(int64_t n, T* l) {
     if (llt.info() != Eigen::Success) return false;
     corner = llt.matrixL();
     if (below == n) break;
-    std::vector<T> left(size_t((n - below) * width));
+    WorkVector<T> left(size_t((n - below) * width));
     Block<T> rows = block(left.data(), n - below, width, width);
     rows = block(l + below * n + k, n - below, width, n);
     corner.template triangularView<Eigen::Lower>().transpose().template solveInPlace<Eigen::OnTheRight>(rows);
@@ -117,7 +118,7 @@ bool cholesky_large(int64_t n, T* l) {
 template <class T>
 void solve_triangle(const Triangle<T>& t, int64_t columns, T* x) {
   if (columns == 0) return;
-  std::vector<T> product;
+  WorkVector<T> product;
   const bool down = t.upper == t.transposed;  // op(a) is lower triangular
   const int64_t count = (t.n + kBlock - 1) / kBlock;
   for (int64_t i = 0; i < count; ++i) {
@@ -134,7 +135,7 @@ void solve_triangle(const Triangle<T>& t, int64_t columns, T* x) {
 
 template <class T>
 bool factor_lu(int64_t n, T* a, std::vector<int64_t>& order) {
-  std::vector<T> product;
+  WorkVector<T> product;
   order.resize(size_t(n));
   for (int64_t i = 0; i < n; ++i) order[size_t(i)] = i;
   for (int64_t k = 0; k < n; k += kBlock) {
@@ -168,7 +169,7 @@ bool solve(int64_t n, int64_t columns, const T* a, const T* b, T* x) {
   if (n == 0 || columns == 0) return true;
   const Scaled<T> c(n, a);
   if (!c.changed()) return solve_plain(n, columns, a, b, x);
-  std::vector<T> right(size_t(n * columns));
+  WorkVector<T> right(size_t(n * columns));
   std::vector<int64_t> largest(size_t(columns), 0);
   for (int64_t j = 0; j < columns; ++j) {
     bool none = true;

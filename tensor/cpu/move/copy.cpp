@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
-#include <vector>
 
+#include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
 
 namespace pg::cpu {
@@ -290,7 +290,7 @@ void assign_block(const View& from, DType dtype, const Dims& shape, void* to, co
   Dims own = from.shape(), strides = *from.strides;
   while (own.size() > shape.size()) own.erase(0), strides.erase(0);
   const void* data = from.data;
-  std::vector<char> contiguous, converted;
+  WorkVector<char> contiguous, converted;
   if (from.dtype() != dtype) {
     const int64_t n = from.numel();
     contiguous.resize(size_t(n * size_of(from.dtype())));

@@ -1,9 +1,9 @@
 // Kernels of ops that select elements by a bool tensor.
 #include <cstring>
-#include <vector>
 
 #include "tensor/cpu/move/index.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
 
 namespace pg {
@@ -14,7 +14,7 @@ using namespace cpu;
 // An input broadcast to `shape` and contiguous. Copies only if it is not so already.
 struct Broadcast {
   const void* data;
-  std::vector<char> copy;
+  WorkVector<char> copy;
   Broadcast(const View& v, const Dims& shape) : data(v.data) {
     if (v.shape() == shape && is_contiguous(shape, *v.strides)) return;
     copy.resize(size_t(numel(shape) * size_of(v.dtype())));
@@ -27,9 +27,13 @@ struct Broadcast {
   }
 };
 
+constexpr int64_t kBlock = 64 << 10;  // elements between two polls
+
 int64_t count_true(const uint8_t* mask, int64_t n) {
   int64_t count = 0;
-  for (int64_t i = 0; i < n; ++i) count += mask[i];
+  in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) count += mask[i];
+  });
   return count;
 }
 
@@ -56,33 +60,41 @@ void masked_fill_kernel(const KernelArgs& a) {
 
 // Copies the rows of `from` where mask is true to consecutive rows of `to`.
 void read_rows(const uint8_t* mask, int64_t n, const char* from, char* to, int64_t bytes) {
-  for (int64_t i = 0; i < n; ++i) {
+  Poller poll;
+  for (int64_t i = 0; i < n; ++i, poll()) {
     if (!mask[i]) continue;
     std::memcpy(to, from + i * bytes, size_t(bytes));
+    poll(bytes);
     to += bytes;
   }
 }
 
 // Copies consecutive rows of `from` to the rows of `to` where mask is true.
 void write_rows(const uint8_t* mask, int64_t n, const char* from, char* to, int64_t bytes) {
-  for (int64_t i = 0; i < n; ++i) {
+  Poller poll;
+  for (int64_t i = 0; i < n; ++i, poll()) {
     if (!mask[i]) continue;
     std::memcpy(to + i * bytes, from, size_t(bytes));
+    poll(bytes);
     from += bytes;
   }
 }
 
 // The same for single elements. Every element is written, but the target advances only where mask is true: this avoids
 // a branch.
-void read_elements(const uint8_t* mask, int64_t count, const void* from, const View& out) {
+void read_elements(const uint8_t* mask, int64_t n, const void* from, const View& out) {
+  const int64_t count = out.numel();
   visit_size(size_of(out.dtype()), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    int64_t i = 0, at = 0;
-    in_polled_blocks(count, 1 << 20, [&](int64_t, int64_t end) {
-      for (; at < end; ++i) {
+    int64_t at = 0;
+    in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) {
+      const auto copy = [&](int64_t i) {
         out.as<T>()[at] = static_cast<const T*>(from)[i];
         at += mask[i];
-      }
+      };
+      int64_t i = begin;
+      for (const int64_t safe = std::min(end, begin + count - at); i < safe; ++i) copy(i);  // they cannot fill `out`
+      for (; i < end && at < count; ++i) copy(i);
     });
   });
 }
@@ -93,7 +105,7 @@ void masked_select_kernel(const KernelArgs& a) {
   const Broadcast x(a.in[0], shape), mask(a.in[1], shape);
   const int64_t n = numel(shape);
   const View out = a.allocate(0, {count_true(mask.as<uint8_t>(), n)});
-  read_elements(mask.as<uint8_t>(), out.numel(), x.data, out);
+  read_elements(mask.as<uint8_t>(), n, x.data, out);
 }
 
 // Checks the number of elements before anything is written.
@@ -106,14 +118,15 @@ void masked_scatter_kernel(const KernelArgs& a) {
     bad_argument(a.op.name, "source", fmt::format("at least {} elements, one for each true element of the mask", count),
                  std::to_string(source.numel()));
   const int size = size_of(out.dtype());
-  std::vector<char> values(size_t(source.numel() * size));
+  WorkVector<char> values(size_t(source.numel() * size));
   assign_block(source, out.dtype(), source.shape(), values.data(), contiguous_strides(source.shape()));
   if (out.data != a.in[0].data)
     assign_block(a.in[0], out.dtype(), out.shape(), out.data, contiguous_strides(out.shape()));
   visit_size(size, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* from = reinterpret_cast<const T*>(values.data());
-    for (int64_t i = 0; i < out.numel(); ++i)
+    Poller poll;
+    for (int64_t i = 0; i < out.numel(); ++i, poll())
       if (flags[i]) out.as<T>()[i] = *from++;
   });
 }
@@ -126,7 +139,8 @@ void masked_scatter_backward_kernel(const KernelArgs& a) {
   visit_size(size_of(out.dtype()), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* to = out.as<T>();
-    for (int64_t i = 0, at = 0; i < n && at < most; ++i)
+    Poller poll;
+    for (int64_t i = 0, at = 0; i < n && at < most; ++i, poll())
       if (flags.as<uint8_t>()[i]) to[at++] = values.as<T>()[i];
   });
 }
@@ -143,7 +157,7 @@ void mask_get_kernel(const KernelArgs& a) {
   const int64_t bytes = numel(shape) * size_of(x.dtype());
   shape.insert(0, count_true(mask.as<uint8_t>(), mask.numel()));
   const View out = a.allocate(0, shape);
-  if (shape.size() == 1) return read_elements(mask.as<uint8_t>(), out.numel(), x.data, out);
+  if (shape.size() == 1) return read_elements(mask.as<uint8_t>(), mask.numel(), x.data, out);
   read_rows(mask.as<uint8_t>(), mask.numel(), x.as<char>(), out.as<char>(), bytes);
 }
 
@@ -172,12 +186,16 @@ void mask_assign_kernel(const KernelArgs& a) {
     rest.insert(0, value.size(0));
   }
   if (out.numel() == 0) return;
-  std::vector<char> source(size_t(numel(rest) * size_of(out.dtype())));
+  WorkVector<char> source(size_t(numel(rest) * size_of(out.dtype())));
   assign_block(value, out.dtype(), rest, source.data(), contiguous_strides(rest));
   if (out.data != x.data) copy_strided(x, out.data);
   if (counted) return write_rows(flags, mask.numel(), source.data(), out.as<char>(), bytes);
-  for (int64_t i = 0; i < mask.numel(); ++i)
-    if (flags[i]) std::memcpy(out.as<char>() + i * bytes, source.data(), size_t(bytes));
+  Poller poll;
+  for (int64_t i = 0; i < mask.numel(); ++i, poll()) {
+    if (!flags[i]) continue;
+    std::memcpy(out.as<char>() + i * bytes, source.data(), size_t(bytes));
+    poll(bytes);
+  }
 }
 
 template <class T>
@@ -186,10 +204,12 @@ void find_nonzero(const KernelArgs& a) {
   const T* values = x.as<T>();
   const int64_t n = x.numel(), base = a.attr<int64_t>("index_base");
   int64_t count = 0;
-  for (int64_t i = 0; i < n; ++i) count += values[i] != T(0);
+  in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) count += values[i] != T(0);
+  });
   const View out = a.allocate(0, {count, x.rank()});
   int64_t* to = out.as<int64_t>();
-  in_polled_blocks(x.rank() > 0 ? n : 0, 1 << 20, [&](int64_t begin, int64_t end) {
+  in_polled_blocks(x.rank() > 0 ? n : 0, kBlock, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       if (!(values[i] != T(0))) continue;
       int64_t left = i;

@@ -1,10 +1,10 @@
 // Kernels that write at positions given by index tensors. They check every index value before they write anything.
 #include <limits>
-#include <vector>
 
 #include "tensor/cpu/half.h"
 #include "tensor/cpu/move/scatter.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 
 namespace pg {
 namespace {
@@ -88,7 +88,7 @@ class Reduction {
   P position_;
   Converted value_;
   Dims strides_;
-  std::vector<int64_t> counts_;  // for a mean; all memory is there before anything is written
+  WorkVector<int64_t> counts_;  // for a mean; all memory is there before anything is written
 };
 
 void reduce_scattered(const KernelArgs& a) {
@@ -122,21 +122,22 @@ void write_at(const KernelArgs& a, std::span<const int64_t> positions, int64_t r
       T* to = out.as<T>() + position * row;
       for (int64_t k = 0; k < row; ++k) to[k] = add ? wrapped_sum(to[k], source[k]) : source[k];
       source += row;
-      poll();
+      poll(row);
     }
   });
 }
 
 // Returns the positions in a flattened array of `sizes` that one index input for each size names, from input `first`
 // on. `shape` is that of the indices after broadcasting.
-std::vector<int64_t> flat_positions(const KernelArgs& a, size_t first, std::span<const int64_t> sizes,
-                                    const Dims& shape) {
+WorkVector<int64_t> flat_positions(const KernelArgs& a, size_t first, std::span<const int64_t> sizes,
+                                   const Dims& shape) {
   for (size_t k = 0; k < sizes.size(); ++k) check_positions(a, first + k, sizes[k], true);
   const int64_t n = numel(shape), base = a.attr<int64_t>("index_base");
-  std::vector<int64_t> out(size_t(n), 0), one(size_t(n), 0);
+  WorkVector<int64_t> out(size_t(n), 0), one(size_t(n), 0);
+  Poller poll;
   for (size_t k = 0; k < sizes.size(); ++k) {
     assign_block(a.in[first + k], DType::kInt64, shape, one.data(), contiguous_strides(shape));
-    for (size_t i = 0; i < size_t(n); ++i) {
+    for (size_t i = 0; i < size_t(n); ++i, poll()) {
       const int64_t v = one[i];
       out[i] = out[i] * sizes[k] + (v < 0 ? v + sizes[k] : v - base);
     }
@@ -163,7 +164,7 @@ void put_rows(const KernelArgs& a, std::span<const int64_t> positions, Dims regi
     region.push_back(x.size(d));
     row = times(row, x.size(d));
   }
-  std::vector<char> source(size_t(numel(region) * size_of(out.dtype())));
+  WorkVector<char> source(size_t(numel(region) * size_of(out.dtype())));
   assign_block(values, out.dtype(), region, source.data(), contiguous_strides(region));
   if (out.data != x.data) copy_strided(x, out.data);
   write_at(a, positions, row, source.data());
@@ -171,8 +172,9 @@ void put_rows(const KernelArgs& a, std::span<const int64_t> positions, Dims regi
 
 void put_masked(const KernelArgs& a) {
   const View &x = a.in[0], &mask = a.in[1], &values = a.in[2];
-  std::vector<int64_t> positions;
-  for (int64_t i = 0; i < mask.numel(); ++i)
+  WorkVector<int64_t> positions;
+  Poller poll;
+  for (int64_t i = 0; i < mask.numel(); ++i, poll())
     if (mask.as<uint8_t>()[i]) positions.push_back(i);
   const int64_t count = int64_t(positions.size());
   if (values.rank() == x.rank() - mask.rank() + 1 && values.size(0) != 1 && values.size(0) != count)
@@ -185,23 +187,24 @@ void index_put_kernel(const KernelArgs& a) {
   if (a.in[1].dtype() == DType::kBool) return put_masked(a);
   const size_t indices = a.in.size() - 2;
   const Dims shape = joined_shape(a, 1, indices);
-  const std::vector<int64_t> positions = flat_positions(a, 1, {a.in[0].shape().begin(), indices}, shape);
+  const WorkVector<int64_t> positions = flat_positions(a, 1, {a.in[0].shape().begin(), indices}, shape);
   put_rows(a, positions, shape, int(indices));
 }
 
 void flat_index_kernel(const KernelArgs& a) {
-  const std::vector<int64_t> positions = flat_positions(a, 0, a.attr<Ints>("sizes"), a.out[0].shape());
+  const WorkVector<int64_t> positions = flat_positions(a, 0, a.attr<Ints>("sizes"), a.out[0].shape());
   const int64_t base = a.attr<int64_t>("index_base");
-  for (size_t i = 0; i < positions.size(); ++i) a.out[0].as<int64_t>()[i] = positions[i] + base;
+  Poller poll;
+  for (size_t i = 0; i < positions.size(); ++i, poll()) a.out[0].as<int64_t>()[i] = positions[i] + base;
 }
 
 void put_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &index = a.in[1], &out = a.out[0];
   const int64_t size = x.numel();
-  const std::vector<int64_t> positions = flat_positions(a, 1, {&size, 1}, index.shape());
+  const WorkVector<int64_t> positions = flat_positions(a, 1, {&size, 1}, index.shape());
   if (out.numel() == 0) return;
   const Dims shape = a.in[2].numel() == index.numel() ? a.in[2].shape() : index.shape();
-  std::vector<char> source(size_t(numel(shape) * size_of(out.dtype())));
+  WorkVector<char> source(size_t(numel(shape) * size_of(out.dtype())));
   assign_block(a.in[2], out.dtype(), shape, source.data(), contiguous_strides(shape));
   if (out.data != x.data) copy_strided(x, out.data);
   write_at(a, positions, 1, source.data());

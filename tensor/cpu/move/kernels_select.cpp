@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <vector>
 
 #include "tensor/cpu/move/index.h"
 #include "tensor/cpu/move/order.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 
 namespace pg {
 namespace {
@@ -16,7 +16,7 @@ using namespace cpu;
 // The item that `place` others of the n values precede. The upper bits of the keys are counted first, so that only
 // items that agree with it in them are partitioned.
 template <class Item, class T>
-Item item_at(const T* values, int64_t n, int64_t place, std::vector<Item>& items) {
+Item item_at(const T* values, int64_t n, int64_t place, WorkVector<Item>& items) {
   using Key = decltype(key_of(T()));
   constexpr int kBits = 10, kShift = int(sizeof(Key)) * 8 - kBits;
   constexpr int64_t kShort = 256;  // where counting would cost more
@@ -60,7 +60,7 @@ void select_kernel(const KernelArgs& a, F place_of) {
       return;
     }
     parallel_for(lines.outer * lines.inner, 2048 / n + 1, [&](int64_t begin, int64_t end) {
-      std::vector<typename decltype(item)::type> items;
+      WorkVector<typename decltype(item)::type> items;
       LineBuffer<T> buffer(lines);
       for (int64_t line = begin; line < end; ++line) {
         const T* from = buffer.read(x.as<T>(), line);

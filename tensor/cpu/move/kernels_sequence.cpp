@@ -1,11 +1,11 @@
 // Kernels for batches of sequences of different lengths.
 #include <cmath>
 #include <cstring>
-#include <vector>
 
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/move/index.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
 
 namespace pg {
@@ -28,8 +28,8 @@ struct Batch {
 };
 
 // Returns the lengths of the sequences. Throws unless they are whole numbers from `least` to the number of steps.
-std::vector<int64_t> lengths_of(const KernelArgs& a, const Batch& batch, int64_t least) {
-  std::vector<int64_t> out(size_t(batch.count), batch.steps);
+WorkVector<int64_t> lengths_of(const KernelArgs& a, const Batch& batch, int64_t least) {
+  WorkVector<int64_t> out(size_t(batch.count), batch.steps);
   const View& lengths = a.in[1];
   for (int64_t b = 0; lengths && b < batch.count; ++b) {
     const double v = load_number(lengths.dtype(), lengths.as<char>() + b * size_of(lengths.dtype()));
@@ -44,7 +44,7 @@ std::vector<int64_t> lengths_of(const KernelArgs& a, const Batch& batch, int64_t
 void mask_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &out = a.out[0];
   const Batch batch(x, a.dim("dim", x.rank()));
-  const std::vector<int64_t> lengths = lengths_of(a, batch, 0);
+  const WorkVector<int64_t> lengths = lengths_of(a, batch, 0);
   if (out.numel() == 0) return;
   copy_strided(x, out.data);
   Poller poll;
@@ -59,7 +59,7 @@ void mask_kernel(const KernelArgs& a) {
 void last_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &out = a.out[0];
   const Batch batch(x, a.dim("dim", x.rank()));
-  const std::vector<int64_t> lengths = lengths_of(a, batch, 1);
+  const WorkVector<int64_t> lengths = lengths_of(a, batch, 1);
   if (out.numel() == 0) return;
   for (int64_t b = 0; b < batch.count; ++b)
     std::memcpy(out.as<char>() + b * batch.bytes, x.as<char>() + batch.at(lengths[size_t(b)] - 1, b),
@@ -69,7 +69,7 @@ void last_kernel(const KernelArgs& a) {
 void last_backward_kernel(const KernelArgs& a) {
   const View &dy = a.in[0], &out = a.out[0];
   const Batch batch(out, int(a.attr<int64_t>("dim")) - 1);
-  const std::vector<int64_t> lengths = lengths_of(a, batch, 1);
+  const WorkVector<int64_t> lengths = lengths_of(a, batch, 1);
   if (out.numel() == 0) return;
   zero_bytes(out.data, out.numel() * size_of(out.dtype()));
   for (int64_t b = 0; b < batch.count; ++b)
@@ -80,7 +80,7 @@ void last_backward_kernel(const KernelArgs& a) {
 void reverse_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &out = a.out[0];
   const Batch batch(x, a.dim("dim", x.rank()));
-  const std::vector<int64_t> lengths = lengths_of(a, batch, 0);
+  const WorkVector<int64_t> lengths = lengths_of(a, batch, 0);
   if (out.numel() == 0) return;
   Poller poll;
   for (int64_t t = 0; t < batch.steps; ++t)

@@ -6,6 +6,7 @@
 #include "tensor/arguments.h"
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
@@ -74,8 +75,8 @@ void roll_kernel(const KernelArgs& a) {
 }
 
 // For each position of a padded dim, returns the position in the source, or -1 for outside.
-std::vector<int64_t> pad_table(const std::string& mode, const PadRange& range, int64_t out_size) {
-  std::vector<int64_t> table(static_cast<size_t>(out_size));
+WorkVector<int64_t> pad_table(const std::string& mode, const PadRange& range, int64_t out_size) {
+  WorkVector<int64_t> table(static_cast<size_t>(out_size));
   for (int64_t o = 0; o < out_size; ++o) {
     int64_t s = o - range.before;
     if (s < range.first || s >= range.end) {
@@ -95,9 +96,9 @@ std::vector<int64_t> pad_table(const std::string& mode, const PadRange& range, i
 
 // Maps the rows (runs of the last dim) of a padded tensor to the rows of its source.
 struct PadMap {
-  std::vector<std::vector<int64_t>> tables;  // one per dim
-  Dims strides, shape;                       // strides of the source, shape of the padded tensor
-  int64_t lo = 0, hi = 0, shift = 0;         // in a row, positions lo to hi come from position - shift
+  std::vector<WorkVector<int64_t>> tables;  // one per dim
+  Dims strides, shape;                      // strides of the source, shape of the padded tensor
+  int64_t lo = 0, hi = 0, shift = 0;        // in a row, positions lo to hi come from position - shift
 
   PadMap(const KernelArgs& a, const Dims& source, const Dims& source_strides, const Dims& padded)
       : strides(source_strides), shape(padded) {
@@ -194,7 +195,7 @@ void pad_backward_kernel(const KernelArgs& a) {
     return run(out.as<float>(), [](const View& v, int64_t i) { return v.as<float>()[i]; });
   if (out.dtype() == DType::kFloat64)
     return run(out.as<double>(), [](const View& v, int64_t i) { return v.as<double>()[i]; });
-  std::vector<float> sums(size_t(out.numel()), 0.0f);
+  WorkVector<float> sums(size_t(out.numel()), 0.0f);
   run(sums.data(), [](const View& v, int64_t i) { return float(load_number(v.dtype(), v.as<char>() + 2 * i)); });
   convert(DType::kFloat32, sums.data(), out.dtype(), out.data, out.numel());
 }

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "tensor/cpu/move/index.h"
 #include "tensor/cpu/move/order.h"
@@ -52,7 +51,7 @@ bool any_before(const T* values, T limit, bool descending) {
 // Sets `items` to the first `keep` of n sorted values, by choosing those that come before the last of the first `keep`
 // so far. Few blocks of values have one when `keep` is small.
 template <class Item, class T>
-void select_line(const T* values, int64_t n, bool descending, int64_t keep, std::vector<Item>& items) {
+void select_line(const T* values, int64_t n, bool descending, int64_t keep, WorkVector<Item>& items) {
   constexpr int64_t kBlock = 16;
   Poller poll;
   const std::less<Item> less;
@@ -113,7 +112,7 @@ class LineSorter {
   const int64_t n_, keep_;
   const bool selects_;
   const Scratch<Item> memory_;
-  std::vector<Item> few_;
+  WorkVector<Item> few_;
 };
 
 // Sorts the lines of dim d and writes the first `keep` values and positions of each. `values` may be absent.
@@ -164,10 +163,10 @@ void topk_kernel(const KernelArgs& a) {
 
 // Returns the positions along the dim of `lines`, with their slices in lexicographic order.
 template <class T>
-std::vector<int64_t> order_slices(const T* x, const Lines& lines) {
+WorkVector<int64_t> order_slices(const T* x, const Lines& lines) {
   const int64_t n = lines.n, inner = lines.inner;
   Poller poll;
-  const auto less = [&](int64_t a, int64_t b) {
+  const auto less = [&](int64_t a, int64_t b) {  // equal slices by their positions: no order needs further memory
     for (int64_t o = 0; o < lines.outer; ++o) {
       const T *p = x + (o * n + a) * inner, *q = x + (o * n + b) * inner;
       for (int64_t i = 0; i < inner; ++i) {
@@ -175,20 +174,21 @@ std::vector<int64_t> order_slices(const T* x, const Lines& lines) {
         if (key_of(p[i]) != key_of(q[i])) return key_of(p[i]) < key_of(q[i]);
       }
     }
-    return false;
+    return a < b;
   };
-  std::vector<int64_t> order(static_cast<size_t>(n));
+  WorkVector<int64_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), int64_t(0));
-  std::stable_sort(order.begin(), order.end(), less);
+  std::sort(order.begin(), order.end(), less);
   return order;
 }
 
 template <class T>
-std::vector<int64_t> order_elements(const T* x, int64_t n) {
+WorkVector<int64_t> order_elements(const T* x, int64_t n) {
   LineSorter<Wide> sorter(n, n);
   const Wide* items = sorter.sort(x, false);
-  std::vector<int64_t> order(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) order[size_t(i)] = items[i].at;
+  WorkVector<int64_t> order(static_cast<size_t>(n));
+  Poller poll;
+  for (int64_t i = 0; i < n; ++i, poll()) order[size_t(i)] = items[i].at;
   return order;
 }
 
@@ -202,11 +202,13 @@ void find_unique(const KernelArgs& a, bool neighbors) {
   const bool empty = x.numel() == 0;  // no element to compare or copy, whatever the number of slices, which are equal
   if (empty) lines.outer = 0;
   const int64_t n = lines.n, inner = lines.inner, base = a.attr<int64_t>("index_base");
-  std::vector<int64_t> order(static_cast<size_t>(empty ? std::min<int64_t>(n, 1) : n));
-  if (neighbors || empty)
+  WorkVector<int64_t> order;
+  if (neighbors || empty) {
+    order.resize(size_t(empty ? std::min<int64_t>(n, 1) : n));
     std::iota(order.begin(), order.end(), int64_t(0));
-  else
+  } else {
     order = lines.outer * inner == 1 ? order_elements(from, n) : order_slices(from, lines);
+  }
   Poller poll;
   const auto same = [&](int64_t p, int64_t q) {  // NaN is not equal to NaN
     for (int64_t o = 0; o < lines.outer; ++o, poll(inner))
@@ -214,7 +216,7 @@ void find_unique(const KernelArgs& a, bool neighbors) {
         return false;
     return true;
   };
-  std::vector<int64_t> starts;
+  WorkVector<int64_t> starts;
   for (int64_t i = 0; i < int64_t(order.size()); ++i) {
     poll();
     if (i == 0 || !same(order[size_t(i)], order[size_t(i - 1)])) starts.push_back(i);
@@ -252,7 +254,7 @@ void unique_consecutive_kernel(const KernelArgs& a) {
 void bincount_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &weights = a.in[1];
   const int64_t n = x.numel(), base = a.attr<int64_t>("index_base");
-  std::vector<int64_t> labels(static_cast<size_t>(n));
+  WorkVector<int64_t> labels(static_cast<size_t>(n));
   convert(x.dtype(), x.data, DType::kInt64, labels.data(), n);
   int64_t size = a.attr<int64_t>("minlength");
   Poller poll;
@@ -293,7 +295,7 @@ int64_t count_before(const Key* begin, int64_t n, Before before) {
 template <class T>
 void search_sorted(const KernelArgs& a, DType t) {
   const View &sequence = a.in[0], &values = a.in[1], &out = a.out[0];
-  std::vector<T> copies[2];
+  WorkVector<T> copies[2];
   const T* from[2];
   for (size_t i = 0; i < 2; ++i) {
     const View& v = a.in[i];
@@ -304,7 +306,7 @@ void search_sorted(const KernelArgs& a, DType t) {
     from[i] = copies[i].data();
   }
   using Key = decltype(key_of(T()));
-  std::vector<Key> sorted(static_cast<size_t>(sequence.numel()));
+  WorkVector<Key> sorted(static_cast<size_t>(sequence.numel()));
   std::transform(from[0], from[0] + sequence.numel(), sorted.begin(), [](T v) { return key_of(v); });
   const int64_t n = sequence.size(sequence.rank() - 1), base = a.attr<int64_t>("index_base");
   const int64_t row = sequence.rank() > 1 ? values.size(values.rank() - 1) : std::max<int64_t>(values.numel(), 1);

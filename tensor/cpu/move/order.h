@@ -3,9 +3,9 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <memory>
 
 #include "tensor/cpu/reduce/lines.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/kernel.h"
 #include "tensor/parallel.h"
 
@@ -80,20 +80,18 @@ void visit_items(const View& x, F&& f) {
 template <class T>
 class LineBuffer {
  public:
-  explicit LineBuffer(const Lines& lines) : lines_(lines) {
-    if (lines.inner > 1) copy_ = std::make_unique<T[]>(size_t(lines.n));
-  }
+  explicit LineBuffer(const Lines& lines) : lines_(lines), copy_(lines.inner > 1 ? lines.n : 0) {}
   const T* read(const T* x, int64_t line) {
     const int64_t n = lines_.n, inner = lines_.inner;
     const T* from = x + line / inner * n * inner + line % inner;
     if (inner == 1) return from;
-    for (int64_t i = 0; i < n; ++i, poll_()) copy_[size_t(i)] = from[i * inner];
-    return copy_.get();
+    for (int64_t i = 0; i < n; ++i, poll_()) copy_[i] = from[i * inner];
+    return copy_;
   }
 
  private:
   const Lines& lines_;
-  std::unique_ptr<T[]> copy_;
+  const Scratch<T> copy_;
   Poller poll_;
 };
 

@@ -1,9 +1,9 @@
 // Writes at positions given by index values: elements along a dim, and whole rows of a dim.
 #pragma once
 #include <algorithm>
-#include <vector>
 
 #include "tensor/cpu/move/index.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/cpu/wrap.h"
 
 namespace pg::cpu {
@@ -33,11 +33,16 @@ void scatter_rows(const Along& along, T* out, const Dims& index_strides, P posit
   const int64_t apart = along.apart(), rows = along.rows / apart;
   parallel_for(apart, kGrain / (rows * along.row) + 1, [&](int64_t begin, int64_t end) {
     RowWalk<3> walk(along.shape, {along.strides, index_strides, src_strides}, begin * rows);
+    Poller poll;
     for (int64_t r = begin * rows; r < end * rows; ++r, walk.next()) {
       T* to = out + walk.offset[0];
       const T* from = src + walk.offset[2];
-      for (int64_t j = 0; j < along.row; ++j)
-        write(to[j * out_step + position(walk.offset[1] + j * index_step) * along.step], from[j * src_step]);
+      for (int64_t first = 0; first < along.row; first += kGrain) {
+        const int64_t end_of_block = std::min(along.row, first + kGrain);
+        for (int64_t j = first; j < end_of_block; ++j)
+          write(to[j * out_step + position(walk.offset[1] + j * index_step) * along.step], from[j * src_step]);
+        poll(4 * (end_of_block - first));
+      }
     }
   });
 }
@@ -46,7 +51,7 @@ void scatter_rows(const Along& along, T* out, const Dims& index_strides, P posit
 struct Converted {
   const void* data;
   Dims strides;
-  std::vector<char> copy;
+  WorkVector<char> copy;
   Converted(const View& v, DType dtype) : data(v.data), strides(*v.strides) {
     if (v.dtype() == dtype) return;
     copy.resize(size_t(v.numel() * size_of(dtype)));
@@ -80,7 +85,7 @@ class Region {
 
  private:
   Dims shape_;
-  std::vector<char> copy_;
+  WorkVector<char> copy_;
 };
 
 }  // namespace pg::cpu

@@ -6,15 +6,18 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <vector>
+#include <memory>
 
 #include "tensor/cpu/half.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
 namespace pg {
 namespace {
+
+using cpu::WorkVector;
 
 enum Input { kLogProbs, kTargets, kSteps, kLabels, kDirections };
 
@@ -104,7 +107,7 @@ Jet<K> operator+(const Jet<K>& a, const Jet<K>& b) {
 // One sample: its steps and its labels with a blank before, between and after them, as classes from 0.
 struct Sample {
   int64_t number, steps;
-  std::vector<int64_t> states;
+  WorkVector<int64_t> states;
   int64_t count() const { return int64_t(states.size()); }
   // Whether a path may go from state s - 2 to state s.
   bool skips(int64_t s) const { return s % 2 == 1 && s >= 3 && states[size_t(s)] != states[size_t(s) - 2]; }
@@ -119,7 +122,7 @@ double number_at(const View& v, int64_t i) {
 // The arguments that all kernels share, checked.
 struct Problem {
   int64_t steps, batch, classes, blank;
-  std::vector<Sample> samples;
+  WorkVector<Sample> samples;
 
   explicit Problem(const KernelArgs& a) {
     const View& x = a.in[kLogProbs];
@@ -214,7 +217,7 @@ template <class T>
 double loss_of(const Problem& p, const Emissions<T, 0>& e, const Sample& s) {
   if (s.hopeless()) return std::numeric_limits<double>::infinity();
   if (s.steps == 0) return 0;
-  std::vector<Jet<0>> before(s.states.size()), now(s.states.size());
+  WorkVector<Jet<0>> before(s.states.size()), now(s.states.size());
   Poller poll;
   for (int64_t t = 0; t < s.steps; ++t, poll(8 * s.count())) {
     const int64_t row = p.row(s, t);
@@ -240,7 +243,7 @@ void paths_typed(const KernelArgs& a) {
 
 // Steps backward from `later`, which includes the emissions of the later step; empty at the end of the sample.
 template <int K>
-void backward_step(const Sample& s, const std::vector<Jet<K>>& later, std::vector<Jet<K>>& now) {
+void backward_step(const Sample& s, const WorkVector<Jet<K>>& later, WorkVector<Jet<K>>& now) {
   const int64_t n = s.count();
   for (int64_t i = 0; i < n; ++i) {
     if (later.empty()) {
@@ -291,8 +294,8 @@ class Slope {
 
   // Minus the probability that the path is in a state of the class at that step, given the labels.
   void run_backward(const Sample& s, const Jet<K>& scale) {
-    std::vector<Jet<K>> later, now(s.states.size());
-    std::vector<double> posterior(size_t(p_.classes), 0.0);
+    WorkVector<Jet<K>> later, now(s.states.size());
+    WorkVector<double> posterior(size_t(p_.classes), 0.0);
     for (int64_t t = s.steps - 1; t >= 0; --t, poll_(32 * s.count())) {
       const int64_t row = p_.row(s, t);
       backward_step(s, later, now);
@@ -323,7 +326,7 @@ class Slope {
   const Emissions<T, K> e_;
   const bool zero_;
   T* out_;
-  std::vector<Jet<K>> forward_;
+  WorkVector<Jet<K>> forward_;
   Poller poll_;
 };
 

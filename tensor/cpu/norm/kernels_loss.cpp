@@ -3,17 +3,19 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <vector>
 
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/norm/softmax_simd.h"
 #include "tensor/cpu/half.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
 namespace pg {
 namespace {
+
+using cpu::WorkVector;
 
 using cpu::Lines;
 
@@ -23,9 +25,9 @@ constexpr int64_t kIgnored = -1;
 int class_dim(int rank) { return rank > 1 ? 1 : 0; }
 
 // Returns the labels as 0-based classes, kIgnored for ignored samples. Throws for other labels.
-std::vector<int64_t> read_labels(const KernelArgs& a, const char* op, const View& labels, int64_t classes) {
+WorkVector<int64_t> read_labels(const KernelArgs& a, const char* op, const View& labels, int64_t classes) {
   const int64_t ignore = a.attr<int64_t>("ignore_index"), base = a.attr<int64_t>("index_base");
-  std::vector<int64_t> out(size_t(labels.numel()));
+  WorkVector<int64_t> out(size_t(labels.numel()));
   visit_dtype(labels.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (std::is_integral_v<T>) {
@@ -53,7 +55,7 @@ template <class T>
 struct Classes {
   Lines lines;  // batch x classes x positions
   const T* weight;
-  std::vector<int64_t> labels;
+  WorkVector<int64_t> labels;
 
   Classes(const KernelArgs& a, const char* op, const Dims& shape, const View& target, const View& w)
       : lines(shape, class_dim(shape.size())),
@@ -71,7 +73,7 @@ struct Classes {
 
 // Writes the reduced losses, and the divisor of the mean.
 template <class T>
-void reduce_losses(const KernelArgs& a, const Classes<T>& k, const std::vector<T>& losses, T* out, T* norm) {
+void reduce_losses(const KernelArgs& a, const Classes<T>& k, const WorkVector<T>& losses, T* out, T* norm) {
   const std::string& how = a.attr<std::string>("reduction");
   *norm = 1;
   if (how == "none") return void(std::copy(losses.begin(), losses.end(), out));
@@ -86,7 +88,7 @@ template <class T>
 void nll(const KernelArgs& a) {
   const Classes<T> k(a, "nll_loss", a.in[0].shape(), a.in[1], a.in[2]);
   const T* x = a.in[0].as<const T>();
-  std::vector<T> losses(size_t(k.samples()), T(0));
+  WorkVector<T> losses(size_t(k.samples()), T(0));
   Poller poll;
   for (int64_t i = 0; i < k.samples(); ++i, poll())
     if (k.labels[size_t(i)] != kIgnored)
@@ -127,7 +129,7 @@ void all_log_sum_exp(const float* x, float* lse, const Classes<float>& k, int64_
   const cpu::SoftmaxLoops loops = cpu::softmax_loops();
   const int64_t n = k.lines.n;
   if (k.lines.inner == 1) return loops.log_sum_exp(x + begin * n, lse + begin, end - begin, n);
-  std::vector<float> line(size_t(n), 0.0f);
+  WorkVector<float> line(size_t(n), 0.0f);
   for (int64_t i = begin; i < end; ++i) {
     for (int64_t c = 0; c < n; ++c) line[size_t(c)] = x[k.place(i) + c * k.lines.inner];
     loops.log_sum_exp(line.data(), lse + i, 1, n);
@@ -154,7 +156,7 @@ void cross_entropy(const KernelArgs& a) {
   const T* x = a.in[0].as<const T>();
   T* lse = a.out[1].as<T>();
   const T smoothing = T(a.attr<double>("label_smoothing"));
-  std::vector<T> losses(size_t(k.samples()), T(0));
+  WorkVector<T> losses(size_t(k.samples()), T(0));
   parallel_for(k.samples(), kGrain / std::max<int64_t>(k.lines.n, 1) + 1, [&](int64_t begin, int64_t end) {
     all_log_sum_exp(x, lse, k, begin, end);
     for (int64_t i = begin; i < end; ++i) losses[size_t(i)] = smoothed_loss(x + k.place(i), lse[i], k, i, smoothing);
@@ -204,7 +206,7 @@ void cross_entropy_dx(const KernelArgs& a) {
       for (int64_t i = begin; i < end; ++i) gradient.row(x + i * n, lse[i], scale[one ? 0 : i], i, dx + i * n);
       return;
     }
-    std::vector<T> from(size_t(n), T(0)), to(size_t(n), T(0));
+    WorkVector<T> from(size_t(n), T(0)), to(size_t(n), T(0));
     for (int64_t i = begin; i < end; ++i) {
       const int64_t at = k.place(i);
       for (int64_t c = 0; c < n; ++c) from[size_t(c)] = x[at + c * stride];

@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/norm/norm_simd.h"
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/norm/softmax_simd.h"
 #include "tensor/cpu/half.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
@@ -26,7 +26,7 @@ constexpr int64_t kRows = 64;          // rows of a tile that fit the cache
 struct Reduced {
   int64_t outer = 1, n = 1, inner = 1;
   const void* data = nullptr;
-  std::vector<char> copy;
+  WorkVector<char> copy;
 };
 
 Reduced bring_together(const View& in, const Dims& dims) {
@@ -127,7 +127,7 @@ void var_of(const KernelArgs& a) {
   const int64_t width = std::min(r.inner, kTile), tiles = (r.inner + width - 1) / width;
   const int64_t length = (kChunk / width + kRows - 1) / kRows * kRows,
                 chunks = std::max<int64_t>((r.n + length - 1) / length, 1);
-  std::vector<Moments> parts(size_t(r.outer * tiles * chunks * width));
+  WorkVector<Moments> parts(size_t(r.outer * tiles * chunks * width));
   parallel_for(
       r.outer * tiles * chunks, kGrain / std::max<int64_t>(std::min(r.n, length) * width, 1) + 1,
       [&](int64_t begin, int64_t end) {
@@ -160,9 +160,10 @@ void log_sum_exp_of(const double* x, double* y, const Reduced& r) {
     for (int64_t i = begin; i < end; ++i) {
       const double* from = x + i / r.inner * r.n * r.inner + i % r.inner;
       double top = -std::numeric_limits<double>::infinity(), sum = 0;
-      for (int64_t k = 0; k < r.n; ++k) top = from[k * r.inner] > top ? from[k * r.inner] : top;
+      Poller poll;
+      for (int64_t k = 0; k < r.n; ++k, poll()) top = from[k * r.inner] > top ? from[k * r.inner] : top;
       if (!std::isfinite(top)) top = 0;
-      for (int64_t k = 0; k < r.n; ++k) sum += std::exp(from[k * r.inner] - top);
+      for (int64_t k = 0; k < r.n; ++k, poll(8)) sum += std::exp(from[k * r.inner] - top);
       y[i] = top + std::log(sum);
     }
   });
@@ -189,7 +190,7 @@ void log_sum_exp_kernel(const KernelArgs& a) {
   run_widened(a, [](const KernelArgs& w) {
     View in = w.in[0];
     Type type = *in.type;
-    std::vector<float> floats;
+    WorkVector<float> floats;
     if (!is_float(in.dtype())) {
       floats.resize(size_t(in.numel()));
       convert(in.dtype(), in.data, DType::kFloat32, floats.data(), in.numel());

@@ -1,16 +1,18 @@
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "tensor/cpu/norm/norm_simd.h"
 #include "tensor/cpu/norm/stream.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/half.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
 namespace pg {
 namespace {
+
+using cpu::WorkVector;
 
 using cpu::norm_loops;
 using cpu::NormLoops;
@@ -79,7 +81,7 @@ void row_norm_dw(const KernelArgs& a) {
   const NormLoops<T> loops = norm_loops<T>();
   const int64_t step = std::clamp<int64_t>(8 * kGrain / std::max<int64_t>(n, 1), 16, 1024),
                 chunks = (rows + step - 1) / step;
-  std::vector<T> sums(size_t(chunks * n * 2), T(0));
+  WorkVector<T> sums(size_t(chunks * n * 2), T(0));
   parallel_parts(chunks, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c)
       for (int64_t r = c * step; r < std::min(rows, (c + 1) * step); ++r)
@@ -262,7 +264,7 @@ void batch_norm_dx(const KernelArgs& args) {
   T* dx = args.out[0].as<T>();
   const NormLoops<T> loops = norm_loops<T>();
   const double n = double(l.count());
-  std::vector<T> a(size_t(l.channels)), b(a.size()), c(a.size());
+  WorkVector<T> a(size_t(l.channels)), b(a.size()), c(a.size());
   for (int64_t k = 0; k < l.channels; ++k) {
     const double r = rstd[k], scale = weight ? r * weight[k] : r;
     a[k] = T(scale);
@@ -308,7 +310,7 @@ void batch_norm_apply(const KernelArgs& a) {
   const Layout l(a.in[0].shape());
   const T *mean = a.in[1].as<const T>(), *rstd = a.in[2].as<const T>();
   const T *weight = data_or_null<T>(a.in[3]), *bias = data_or_null<T>(a.in[4]);
-  std::vector<T> scale(size_t(l.channels)), shift(scale.size());
+  WorkVector<T> scale(size_t(l.channels)), shift(scale.size());
   for (size_t c = 0; c < scale.size(); ++c)
     coefficients(mean[c], rstd[c], weight ? weight + c : nullptr, bias ? bias + c : nullptr, &scale[c], &shift[c]);
   scale_and_shift<T>(a.in[0].as<const T>(), a.out[0].as<T>(), l, scale.data(), shift.data());

@@ -1,11 +1,11 @@
 // Distances of all pairs of rows, without an array of all differences.
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "tensor/cpu/half.h"
 #include "tensor/cpu/reduce/distance_simd.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
@@ -81,7 +81,7 @@ void each_row(const Dims& x, int64_t cost, F&& f) {
 template <class T>
 struct PackedRows {
   int64_t rows, width, blocks;
-  std::vector<T> data;
+  WorkVector<T> data;
 
   explicit PackedRows(const View& y)
       : rows(y.size(1)),

@@ -1,9 +1,9 @@
 #include "tensor/cpu/reduce/reduce.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "tensor/cpu/half.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
 #include "tensor/small_vector.h"
 
@@ -235,7 +235,7 @@ class Reducer {
   void reduce_inner_in_chunks() const {
     const int64_t pieces = (inner_.size + kChunk - 1) / kChunk;  // per run
     const int64_t chunks = reduced_count_ * pieces;
-    std::vector<Total> partial(kept_count_ * chunks, loops_.init);
+    WorkVector<Total> partial(kept_count_ * chunks, loops_.init);
     parallel_for(int64_t(partial.size()), kGrain / std::min(kChunk, inner_.size) + 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t first = i % pieces * kChunk, r = i / pieces % reduced_count_;
@@ -313,7 +313,7 @@ class Reducer {
   void reduce_outer_in_chunks() const {
     const int64_t width = inner_.size, tiles = (width + kReduceTile - 1) / kReduceTile;
     const int64_t rows = std::max<int64_t>(1, kChunk / width), chunks = (reduced_count_ + rows - 1) / rows;
-    std::vector<Total> partial(kept_count_ * chunks * width, loops_.init);
+    WorkVector<Total> partial(kept_count_ * chunks * width, loops_.init);
     parallel_for(kept_count_ * chunks, kGrain / (rows * width) + 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t r = i % chunks * rows;
