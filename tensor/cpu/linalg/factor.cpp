@@ -2,6 +2,7 @@
 
 #include "tensor/cpu/linalg/bidiagonal.h"
 #include "tensor/cpu/linalg/matrices.h"
+#include "tensor/cpu/linalg/reflectors.h"
 #include "tensor/cpu/linalg/tridiagonal.h"
 
 #include <Eigen/Eigenvalues>
@@ -22,8 +23,10 @@ T power_of_two_near(const T* x, int64_t count) {
   return most == T(0) ? T(1) : std::ldexp(T(1), std::max(std::ilogb(most), std::numeric_limits<T>::min_exponent));
 }
 
-constexpr int64_t kSmallEigen = 48;  // up to this size Eigen's rotations of whole columns are as fast
-constexpr int64_t kJacobi = 16;      // up to this size one-sided Jacobi rotations are as fast, and more exact
+constexpr int64_t kSmallEigen = 48;    // up to this size Eigen's rotations of whole columns are as fast
+constexpr int64_t kSmallValues = 256;  // the same without vectors
+constexpr int64_t kSmallQr = 48;       // up to this size Eigen is as fast
+constexpr int64_t kJacobi = 16;        // up to this size one-sided Jacobi rotations are as fast, and more exact
 
 // Whether the element of a vector with the largest absolute value is negative.
 template <class Vector>
@@ -36,7 +39,8 @@ bool points_down(const Vector& v) {
 // Turns the first `count` pairs of singular vectors so that their signs do not depend on the solver.
 template <class T>
 void fix_signs(Rows<T> u, Rows<T> vh, int64_t count) {
-  for (int64_t j = 0; j < count; ++j)
+  Poller poll;
+  for (int64_t j = 0; j < count; ++j, poll(8 * u.rows()))
     if (points_down(u.col(j))) u.col(j) *= -1, vh.row(j) *= -1;
 }
 
@@ -81,11 +85,10 @@ template <class T>
 Svd<T> tall_svd(const Columns<T>& a, bool vectors, bool full) {
   const int64_t m = a.rows(), n = a.cols();
   const T scale = power_of_two_near(a.data(), m * n);
-  Eigen::internal::UpperBidiagonalization<Columns<T>> f(a / scale);
-  auto band = f.bidiagonal();
-  Eigen::Matrix<T, Eigen::Dynamic, 1> above = band.template diagonal<1>();
+  const Bidiagonal<T> f(a / scale);
+  Coefficients<T> above = f.above;
   Svd<T> out;
-  out.s = band.template diagonal<0>();
+  out.s = f.diagonal;
   Columns<T> p, q;
   if (vectors) p = q = Columns<T>::Identity(n, n);
   out.converged = bidiagonal_svd<T>(n, out.s.data(), above.data(), vectors ? &p : nullptr, vectors ? &q : nullptr);
@@ -93,9 +96,9 @@ Svd<T> tall_svd(const Columns<T>& a, bool vectors, bool full) {
   if (vectors) {
     out.u = Columns<T>::Identity(m, full ? m : n);
     out.u.topLeftCorner(n, n) = p;
-    out.u.applyOnTheLeft(f.householderU());
+    f.left().apply(out.u);
     out.v = std::move(q);
-    out.v.applyOnTheLeft(f.householderV());
+    f.right().apply(out.v);
   }
   sort_values(out);
   return out;
@@ -118,11 +121,20 @@ template <class T>
 void qr(int64_t m, int64_t n, int64_t k, const T* a, T* q, T* r) {
   if (!all_finite(a, m * n)) return fill_nan(q, m * k), fill_nan(r, k * n);
   const T scale = power_of_two_near(a, m * n);  // so that no square of an element overflows or underflows
-  const Eigen::HouseholderQR<Columns<T>> f{Columns<T>(ConstRows<T>(a, m, n) / scale)};
-  Columns<T> vectors = Columns<T>::Identity(m, k);
-  vectors.applyOnTheLeft(f.householderQ());
-  Rows<T>(q, m, k) = vectors;
-  Rows<T>(r, k, n) = f.matrixQR().topRows(k).template triangularView<Eigen::Upper>();
+  Columns<T> scaled(m, n);
+  assign_polled(scaled, ConstRows<T>(a, m, n) / scale);
+  if (std::max(m, n) <= kSmallQr) {
+    const Eigen::HouseholderQR<Columns<T>> f(scaled);
+    Columns<T> vectors = Columns<T>::Identity(m, k);
+    vectors.applyOnTheLeft(f.householderQ());
+    Rows<T>(q, m, k) = vectors;
+    Rows<T>(r, k, n) = f.matrixQR().topRows(k).template triangularView<Eigen::Upper>();
+  } else {
+    const auto f = Reflectors<T>::of_qr(std::move(scaled));
+    assign_polled(Rows<T>(q, m, k), f.product(k));
+    assign_polled(Rows<T>(r, k, n), f.a.topRows(k));
+    for (int64_t i = 1; i < k; ++i) std::fill_n(r + i * n, std::min(i, n), T(0));
+  }
   Rows<T>(r, k, n) *= scale;
 }
 
@@ -130,12 +142,14 @@ template <class T>
 void svd(int64_t m, int64_t n, bool full, const T* a, T* u, T* s, T* vh) {
   const int64_t k = std::min(m, n);
   if (all_finite(a, m * n)) {
-    const Svd<T> f = any_svd<T>(ConstRows<T>(a, m, n), u, full);
+    Columns<T> matrix(m, n);
+    assign_polled(matrix, ConstRows<T>(a, m, n));
+    const Svd<T> f = any_svd<T>(matrix, u, full);
     Rows<T>(s, k, 1) = f.s;
     if (!u) return;
     Rows<T> left(u, m, f.u.cols()), right(vh, f.v.cols(), n);
-    left = f.u;
-    right = f.v.transpose();
+    assign_polled(left, f.u);
+    assign_polled(right, f.v.transpose());
     return fix_signs<T>(left, right, k);
   }
   fill_nan(s, k);
@@ -143,22 +157,24 @@ void svd(int64_t m, int64_t n, bool full, const T* a, T* u, T* s, T* vh) {
   fill_some(vh, n * (full ? n : k));
 }
 
-// The eigenvalues, and the eigenvectors in the columns of `vectors`, by our own rotations of columns. Returns false if
-// it does not converge.
+// The eigenvalues, and unless it is null the eigenvectors in the columns of `vectors`, by our own rotations of columns.
+// Returns false if it does not converge.
 template <class T>
-static bool large_eigh(const Columns<T>& a, T* values, Rows<T> vectors) {
+static bool large_eigh(const Columns<T>& a, T* values, T* vectors) {
   const int64_t n = a.rows();
   const T scale = power_of_two_near(a.data(), n * n);
-  const Eigen::Tridiagonalization<Columns<T>> f(a / scale);
-  Eigen::Matrix<T, Eigen::Dynamic, 1> d = f.diagonal(), e = f.subDiagonal();
-  Columns<T> q = f.matrixQ();
-  if (!tridiagonal_eigen<T>(n, d.data(), e.data(), q)) return false;
+  const auto f = Reflectors<T>::of_tridiagonal(a / scale);
+  Coefficients<T> d = f.a.diagonal(), e = f.a.template diagonal<-1>();
+  Columns<T> q;
+  if (vectors) q = f.product(n);
+  if (!tridiagonal_eigen<T>(n, d.data(), e.data(), vectors ? &q : nullptr)) return false;
   std::vector<int64_t> order(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) order[size_t(i)] = i;
   std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) { return d(i) < d(j); });
   for (int64_t i = 0; i < n; ++i) {
+    if (i % 16 == 0) poll_kernel();
     values[i] = d(order[size_t(i)]) * scale;
-    vectors.col(i) = q.col(order[size_t(i)]);
+    if (vectors) Rows<T>(vectors, n, n).col(i) = q.col(order[size_t(i)]);
   }
   return true;
 }
@@ -166,7 +182,7 @@ static bool large_eigh(const Columns<T>& a, T* values, Rows<T> vectors) {
 template <class T>
 static bool any_eigh(const Columns<T>& a, T* values, T* vectors) {
   const int64_t n = a.rows();
-  if (vectors && n > kSmallEigen) return large_eigh(a, values, Rows<T>(vectors, n, n));
+  if (n > (vectors ? kSmallEigen : kSmallValues)) return large_eigh(a, values, vectors);
   const Eigen::SelfAdjointEigenSolver<Columns<T>> f(a, vectors ? Eigen::ComputeEigenvectors : Eigen::EigenvaluesOnly);
   if (f.info() != Eigen::Success) return false;
   Rows<T>(values, n, 1) = f.eigenvalues();
@@ -176,12 +192,14 @@ static bool any_eigh(const Columns<T>& a, T* values, T* vectors) {
 
 template <class T>
 void eigh(int64_t n, const T* a, T* values, T* vectors) {
-  Columns<T> matrix = ConstRows<T>(a, n, n);
+  Columns<T> matrix(n, n);
+  assign_polled(matrix, ConstRows<T>(a, n, n));
   matrix.template triangularView<Eigen::StrictlyUpper>().setZero();  // it is not read and may hold anything
   if (all_finite(matrix.data(), n * n) && any_eigh(matrix, values, vectors)) {
     if (!vectors) return;
     Rows<T> out(vectors, n, n);
-    for (int64_t j = 0; j < n; ++j)
+    Poller poll;
+    for (int64_t j = 0; j < n; ++j, poll(8 * n))
       if (points_down(out.col(j))) out.col(j) *= -1;
     return;
   }

@@ -11,7 +11,7 @@ constexpr int64_t kSweeps = 60;  // for each eigenvalue; one or two are common
 template <class T>
 class Solver {
  public:
-  Solver(int64_t n, T* d, T* e, Columns<T>& q) : n_(n), d_(d), e_(e), q_(&q) {}
+  Solver(int64_t n, T* d, T* e, Columns<T>* q) : n_(n), d_(d), e_(e), q_(q) {}
 
   bool run() {
     int64_t high = n_ - 1;
@@ -20,6 +20,7 @@ class Solver {
       if (high <= 0) return q_.apply(), true;
       int64_t low = high - 1;
       while (low > 0 && !is_small(low - 1)) --low;
+      poll_kernel();
       sweep(low, high);
     }
     return false;
@@ -61,11 +62,11 @@ class Solver {
 }  // namespace
 
 template <class T>
-bool tridiagonal_eigen(int64_t n, T* d, T* e, Columns<T>& q) {
+bool tridiagonal_eigen(int64_t n, T* d, T* e, Columns<T>* q) {
   return Solver<T>(n, d, e, q).run();
 }
 
-template bool tridiagonal_eigen<float>(int64_t, float*, float*, Columns<float>&);
-template bool tridiagonal_eigen<double>(int64_t, double*, double*, Columns<double>&);
+template bool tridiagonal_eigen<float>(int64_t, float*, float*, Columns<float>*);
+template bool tridiagonal_eigen<double>(int64_t, double*, double*, Columns<double>*);
 
 }  // namespace pg::cpu
