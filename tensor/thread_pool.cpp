@@ -321,6 +321,10 @@ void ThreadPool::run(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t
   region.rethrow_error();
 }
 
+bool ThreadPool::stops_between_regions() const {
+  return jobs_.parallel_for && watched_here().suspender && !inside_region;
+}
+
 // Threads of the host may not wait for the next slice of a job, so its regions are cut.
 void ThreadPool::run_on_host(int64_t n, int64_t grain, int64_t pieces, FunctionRef<void(int64_t, int64_t)> body) {
   struct Job {

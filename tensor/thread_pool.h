@@ -57,6 +57,10 @@ class ThreadPool {
   static constexpr int kMostKept = 16;
   void run(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
 
+  // Whether a region of this thread stops only at its end where a slice of a job is over: threads of the host may not
+  // wait. Then long work is to come in several regions.
+  bool stops_between_regions() const;
+
   // As a region for the threads that spin: for work between two regions, such as that of the collector.
   class Awake {
    public:

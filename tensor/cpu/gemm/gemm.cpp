@@ -12,6 +12,7 @@
 #include "tensor/cpu/scratch.h"
 #include "tensor/dtype.h"
 #include "tensor/parallel.h"
+#include "tensor/runtime.h"
 
 namespace pg::cpu {
 namespace {
@@ -122,6 +123,36 @@ int64_t macs_per_task(const Problem& p) {
 
 constexpr int64_t kFewestRows = 16, kRowUnit = 4, kWeightsPerRow = 1 << 15;
 
+constexpr int64_t kRegionMacs = 32 << 20;  // of a thread: some tenths of a millisecond
+
+// The product in several regions, with the same bits. They are cut between rows, and where sums reach the next step.
+template <class T>
+void product_in_regions(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& finish) {
+  constexpr int64_t kRows = 240;  // for fewer of them to pack b would take a large share of the time
+  const bool by_rows = p.m > p.n;
+  const int64_t unit = by_rows ? kRows : kPackedColumns;
+  const int64_t threads = num_threads(), columns = by_rows ? p.n : (p.n + threads - 1) / threads;
+  const int64_t depth = std::min(p.k, kGemmDepth);
+  const int64_t rows = std::max(kRows, kRegionMacs / (columns * depth) / kRows * kRows) * (by_rows ? threads : 1);
+  for (int64_t i = 0; i < p.m; i += rows)
+    for (int64_t l = 0; l < p.k; l += kGemmDepth) {
+      Problem q = p;
+      q.m = std::min(rows, p.m - i), q.k = std::min(kGemmDepth, p.k - l);
+      const T* const qa = a + (p.trans_a ? l * p.lda + i : i * p.lda + l);
+      const T* const qb = b + (p.trans_b ? l : l * p.ldb);
+      const Epilogue<T> last = l + q.k == p.k ? finish : Epilogue<T>{};
+      const int64_t length = by_rows ? q.m : q.n, units = (length + unit - 1) / unit, parts = std::min(units, threads);
+      parallel_parts(parts, [&](int64_t begin, int64_t end) {
+        const int64_t first = units * begin / parts * unit,
+                      count = std::min(length, units * end / parts * unit) - first;
+        const Block<T> part = by_rows ? Block<T>(q, qa, qb, c + i * p.ldc, first, count, 0, q.n)
+                                      : Block<T>(q, qa, qb, c + i * p.ldc, 0, q.m, first, count);
+        gemm_simd(p.trans_a, p.trans_b, part.p.m, part.p.n, q.k, part.a, p.lda, part.b, p.ldb, part.c, p.ldc, l > 0,
+                  last.from(by_rows ? 0 : first));
+      });
+    }
+}
+
 // Splits the rows or the columns of the result over the thread pool. `packed`: b as pack_right packs it, or null; only
 // where right_packs is true.
 template <class T>
@@ -134,6 +165,8 @@ void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& 
   }
   const Path path = path_of(p, a);
   const int64_t macs = p.m * p.n * p.k, task = macs_per_task(p);
+  if (path == Path::kBlocks && !packed && macs > kRegionMacs && Runtime::current().threads().stops_between_regions())
+    return product_in_regions(p, a, b, c, finish);
   // Shares of the rows leave in the caches of a thread what it computes for the next layer. Each of them reads all of
   // b, which pays if b is packed, and not too large for so many rows.
   const bool by_rows = p.m > p.n || (packed && p.m >= kFewestRows && p.n * p.k <= p.m * kWeightsPerRow);

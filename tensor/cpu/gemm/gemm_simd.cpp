@@ -21,7 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Sizes of the packed blocks: kDepth x kCols of b are about the first-level cache, kBlockRows x kDepth of a the
 // second-level cache.
-constexpr int64_t kDepth = 512, kBlockRows = 120, kBlockCols = 2048;
+constexpr int64_t kDepth = kGemmDepth, kBlockRows = 120, kBlockCols = 2048;
 static_assert(kBlockRows % 12 == 0);
 constexpr int64_t kUnpackedRows = 64;  // up to so many, and without trans_b, only the last columns of b are packed
 
