@@ -20,6 +20,18 @@ const Value& readable(lua_State* L, State& state, int i, const char* op, const c
 
 namespace {
 
+// Polls once for some elements of Lua tables, which take some tens of microseconds. What runs meanwhile may change the
+// tables.
+class ElementPoll {
+ public:
+  void operator()(Context& ctx) {
+    if (done_++ % 1024 == 0) ctx.poll();
+  }
+
+ private:
+  int64_t done_ = 0;
+};
+
 // Reads nested tables of numbers or booleans into one array.
 class TableReader {
  public:
@@ -75,6 +87,7 @@ class TableReader {
     if (counted != n)
       fail("tensor", "bad argument 'data' (expected an array without holes, got a table with holes or other keys)");
     for (int k = 1; k <= n; ++k) {
+      poll_(state_.ctx);
       lua_rawgeti(L_, i, k);
       fill(lua_gettop(L_), depth + 1);
       lua_pop(L_, 1);
@@ -135,6 +148,7 @@ class TableReader {
   DType dtype_ = DType::kFloat32;
   bool boolean_ = false;
   char* at_ = nullptr;
+  ElementPoll poll_;
 };
 
 struct Placement {
@@ -203,7 +217,7 @@ int item_of(lua_State* L, State& state) {
   return 1;
 }
 
-const char* push_nested(lua_State* L, const Value& v, int dim, const char* at) {
+const char* push_nested(lua_State* L, Context& ctx, ElementPoll& poll, const Value& v, int dim, const char* at) {
   if (dim == v.rank()) {
     push_element(L, v.dtype(), at);
     return at + size_of(v.dtype());
@@ -211,7 +225,8 @@ const char* push_nested(lua_State* L, const Value& v, int dim, const char* at) {
   const int64_t n = v.shape()[dim];
   lua_createtable(L, int(std::min<int64_t>(n, 1 << 26)), 0);
   for (int64_t i = 1; i <= n; ++i) {
-    at = push_nested(L, v, dim + 1, at);
+    poll(ctx);
+    at = push_nested(L, ctx, poll, v, dim + 1, at);
     lua_rawseti(L, -2, int(i));
   }
   return at;
@@ -230,11 +245,13 @@ int totable(lua_State* L, State& state) {
     bad_argument("totable", "x", "a tensor that fits a Lua table", to_string(v.type()));
   const Value host = host_copy(state, v);
   need_stack(L, host.rank() + 4, "totable");
-  push_nested(L, host, 0, static_cast<const char*>(host.array().data()));
+  ElementPoll poll;
+  push_nested(L, state.ctx, poll, host, 0, static_cast<const char*>(host.array().data()));
   return 1;
 }
 
 int to_bytes(lua_State* L, State& state) {
+  state.ctx.poll();
   const Value host = host_copy(state, readable(L, state, 1, "to_bytes", "x"));
   lua_pushlstring(L, static_cast<const char*>(host.array().data()), bytes_of(host.type()).count());
   return 1;
@@ -255,6 +272,7 @@ Dims check_shape(lua_State* L, State& state, int i, const char* op) {
 
 // from_bytes(str, dtype, shape)
 int from_bytes(lua_State* L, State& state) {
+  state.ctx.poll();
   const std::string bytes = check_string(L, state, 1, "from_bytes", "bytes");
   const DType dtype = check_dtype(L, state, 2, "from_bytes", "dtype");
   Dims shape;

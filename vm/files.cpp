@@ -36,6 +36,7 @@ void read_metadata(lua_State* L, State& state, int i, NamedTensors& content) {
 // save_tensors(path, tensors, metadata, op) writes tensors by name (safetensors) or one tensor (npy), atomically. If
 // the caller passes its name `op`, the format is safetensors and the path may have any ending.
 int save_tensors(lua_State* L, State& state) {
+  state.ctx.poll();
   const std::string path = check_string(L, state, 1, "save", "path");
   const bool any_ending = !lua_isnoneornil(L, 4);
   const std::string op = any_ending ? check_string(L, state, 4, "save", "op") : "save";
@@ -66,6 +67,7 @@ int save_tensors(lua_State* L, State& state) {
 // load_tensors(path, op, any_ending) → tensors by name and the metadata (safetensors), or one tensor (npy). With
 // any_ending the format is safetensors for any path. op is the name of the caller.
 int load_tensors(lua_State* L, State& state) {
+  state.ctx.poll();
   const std::string path = check_string(L, state, 1, "load", "path"), op = check_string(L, state, 2, "load", "op");
   const bool any_ending = lua_toboolean(L, 3);
   if (!any_ending && (ends_with(path, ".npy") || ends_with(path, ".npy.gz"))) {
@@ -94,6 +96,7 @@ int load_tensors(lua_State* L, State& state) {
 
 // load_idx(path, op) → the tensor of an idx file.
 int load_idx_file(lua_State* L, State& state) {
+  state.ctx.poll();
   const std::string path = check_string(L, state, 1, "load_idx", "path"),
                     op = check_string(L, state, 2, "load_idx", "op");
   Value value;
