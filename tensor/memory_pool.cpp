@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tensor/poison.h"
+#include "tensor/thread_end.h"
 
 namespace pg {
 namespace {
@@ -63,11 +64,11 @@ struct LocalCache {
   struct Free {
     Free* next;
   };
-  Free* lists[kLocalSize / 64] = {};
-  int depth[kLocalSize / 64] = {};
-  bool dead = false;
+  Free* lists[kLocalSize / 64];
+  int depth[kLocalSize / 64];
+  bool armed, dead;
 
-  ~LocalCache() {
+  void end() {
     dead = true;
     for (Free*& list : lists)
       while (list) std::free(std::exchange(list, list->next));
@@ -83,12 +84,19 @@ struct LocalCache {
   bool give(void* block, size_t size) {
     const int i = class_index(size);
     if (dead || depth[i] * int(size) >= kLocalBytes) return false;
+    if (!armed) arm();
     lists[i] = new (block) Free{lists[i]};
     ++depth[i];
     return true;
   }
+  void arm();
 };
 thread_local LocalCache local_cache;
+
+void LocalCache::arm() {
+  armed = true;
+  at_thread_end([] { local_cache.end(); });
+}
 
 }  // namespace
 

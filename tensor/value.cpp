@@ -1,3 +1,4 @@
+#include "tensor/thread_end.h"
 #include "tensor/value.h"
 
 #include "tensor/device.h"
@@ -11,14 +12,18 @@ namespace {
 constexpr int kPoolDepth = 4096;
 struct ArrayPool {
   void* free[kPoolDepth];
-  int count = 0;
-  bool dead = false;
-  ~ArrayPool() {
-    dead = true;
-    while (count) ::operator delete(free[--count]);
-  }
+  int count;
+  bool armed, dead;
 };
 thread_local ArrayPool pool;
+
+void arm_pool() {
+  pool.armed = true;
+  at_thread_end([] {
+    pool.dead = true;
+    while (pool.count) ::operator delete(pool.free[--pool.count]);
+  });
+}
 
 }  // namespace
 
@@ -40,10 +45,9 @@ void Array::no_data() { throw NoValue(); }
 
 void Array::destroy(Array* array) {
   array->~Array();
-  if (!pool.dead && pool.count < kPoolDepth)
-    pool.free[pool.count++] = array;
-  else
-    ::operator delete(array);
+  if (pool.dead || pool.count == kPoolDepth) return ::operator delete(array);
+  if (!pool.armed) arm_pool();
+  pool.free[pool.count++] = array;
 }
 
 }  // namespace pg

@@ -2,16 +2,13 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 
 namespace pg::vm {
 namespace {
 
-constexpr ptrdiff_t kMaxStack = ptrdiff_t(512) << 10;
-constexpr ptrdiff_t kReserve = ptrdiff_t(64)
-                               << 10;  // for what runs between two checks, of the room that there is at most a half
+constexpr ptrdiff_t kUnknownRoom = ptrdiff_t(512) << 10;
 
 thread_local const char* base = nullptr;
 thread_local ptrdiff_t room = 0;
@@ -35,12 +32,11 @@ Extent own_stack() {
   return {static_cast<const char*>(low) + guard, static_cast<const char*>(low) + size};
 }
 
-// How far the stack may grow below `from`. A host may run on stacks that it has made itself, whose size is not known.
+// How far the stack may grow below `from`: half of what is left, since some functions nest without a check. A host may
+// run on stacks that it has made itself, whose size is not known.
 ptrdiff_t room_below(const char* from) {
   static thread_local const Extent stack = own_stack();
-  if (from < stack.low || from > stack.high) return kMaxStack;
-  const ptrdiff_t left = from - stack.low;
-  return std::min(kMaxStack, std::max(left - kReserve, left / 2));
+  return from < stack.low || from > stack.high ? kUnknownRoom : (from - stack.low) / 2;
 }
 
 }  // namespace

@@ -18,9 +18,9 @@ class StackBase {
   const ptrdiff_t outer_room_;
 };
 
-// Whether the C stack has grown by more than 512 KiB since the call of the host, or has come within 64 KiB of its end
-// (half of the room, where that is less). How much it may grow between two checks is limited by the size of one Lua
-// stack. False outside such calls.
+// Whether since the call of the host the C stack has used half of what the thread had left of it, or 512 KiB of a stack
+// of unknown size. How much it may grow between two checks is limited by the size of one Lua stack. False outside such
+// calls.
 bool is_too_deep();
 
 // Raises "stack overflow (what)" if it is.

@@ -24,11 +24,12 @@ int resume(lua_State* L) {
   return lua_gettop(L);
 }
 
-// What wrap returns. Upvalues: Lua's resume, the coroutine. Texts of errors get the place of the call, as in Lua's.
+// What wrap returns. Upvalues: the coroutine, which tracebacks read there, and Lua's resume. Texts of errors get the
+// place of the call, as in Lua's.
 int resume_wrapped(lua_State* L) {
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_insert(L, 1);
   lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_pushvalue(L, lua_upvalueindex(2));
   call_resume(L);
   if (lua_toboolean(L, 1)) return lua_gettop(L) - 1;
   if (lua_type(L, -1) == LUA_TSTRING) {
@@ -42,10 +43,10 @@ int resume_wrapped(lua_State* L) {
 // wrap(f); the upvalue is Lua's resume.
 int wrap(lua_State* L) {
   luaL_checktype(L, 1, LUA_TFUNCTION);
-  lua_pushvalue(L, lua_upvalueindex(1));
   lua_State* const coroutine = lua_newthread(L);
   lua_pushvalue(L, 1);
   lua_xmove(L, coroutine, 1);
+  lua_pushvalue(L, lua_upvalueindex(1));
   lua_pushcclosure(L, resume_wrapped, 2);
   return 1;
 }

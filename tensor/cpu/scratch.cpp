@@ -1,4 +1,5 @@
 #include "tensor/cpu/scratch.h"
+#include "tensor/thread_end.h"
 
 #include <algorithm>
 #include <new>
@@ -34,13 +35,6 @@ struct Stack {
 
 thread_local Stack tls_stack;
 
-// Releases the memory when the thread ends.
-struct Release {
-  bool armed = false;
-  ~Release() { tls_stack.release(); }
-};
-thread_local Release tls_release;
-
 }  // namespace
 
 ScratchBytes::ScratchBytes(Bytes bytes) : size_((bytes.count() + kAlign - 1) / kAlign * kAlign) {
@@ -52,7 +46,7 @@ ScratchBytes::ScratchBytes(Bytes bytes) : size_((bytes.count() + kAlign - 1) / k
   }
   Stack& stack = tls_stack;
   if (stack.live == 0) {
-    tls_release.armed = true;  // constructs it
+    if (!stack.block) at_thread_end([] { tls_stack.release(); });
     stack.begin_use(size_);
   }
   own_ = stack.used + size_ > stack.size;

@@ -162,7 +162,7 @@ local endless = {
   eager = function() pg.while_loop(function(i) return i:lt(10) end, again, {1}) end,
   jitted = function()
     local f = pg.jit(function(v) return select(2, pg.while_loop(function(i) return i:sum():lt(10) end, again, {v}))[1] end)
-    t.equal(f(pg.full({3}, 5)), pg.full({3}, 5))
+    f(pg.full({3}, 5))
     f(pg.zeros(3))
   end,
   nested = function() pg.loop(1e9, function(_, v) return pg.loop(1e9, function(_, u) return u + 1 end, v) end, 0) end,

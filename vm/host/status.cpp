@@ -5,14 +5,17 @@
 #include <new>
 #include <string_view>
 
+#include "tensor/thread_end.h"
+
 namespace pg::host {
 namespace {
 
-struct LastError {
+thread_local perigee_error last = {PERIGEE_OK, "", "", "", 0};
+
+// What it points to.
+struct Texts {
   std::string message, traceback, chunk;
-  perigee_error error = {PERIGEE_OK, "", "", "", 0};
 };
-thread_local LastError last;
 
 // Finds the position in front of a message: `chunk:line: text`. A chunk's name may look like a position itself, so the
 // longest one that the traceback names is meant, else the first. Returns 0 if there is none.
@@ -31,19 +34,20 @@ int position_in(std::string_view message, std::string_view traceback, std::strin
 }
 
 void fill(perigee_status status, std::string_view message, std::string_view traceback) {
-  last.message = message;
-  last.traceback = traceback;
-  last.chunk.clear();
+  Texts& texts = per_thread<Texts, Texts>();
+  texts.message = message;
+  texts.traceback = traceback;
+  texts.chunk.clear();
   const int line =
-      traceback.empty() && status != PERIGEE_SCRIPT_ERROR ? 0 : position_in(message, traceback, last.chunk);
-  last.error = {status, last.message.c_str(), last.traceback.c_str(), last.chunk.c_str(), line};
+      traceback.empty() && status != PERIGEE_SCRIPT_ERROR ? 0 : position_in(message, traceback, texts.chunk);
+  last = {status, texts.message.c_str(), texts.traceback.c_str(), texts.chunk.c_str(), line};
 }
 
 perigee_status store(perigee_status status, std::string_view message, std::string_view traceback = {}) noexcept {
   try {
     fill(status, message, traceback);
   } catch (...) {
-    last.error = {status, "out of memory while an error was stored", "", "", 0};
+    last = {status, "out of memory while an error was stored", "", "", 0};
   }
   return status;
 }
@@ -88,7 +92,7 @@ perigee_status note_exception(perigee_status plain) noexcept {
 
 const char* perigee_version(void) { return PERIGEE_VERSION; }
 
-const perigee_error* perigee_last_error(void) { return &pg::host::last.error; }
+const perigee_error* perigee_last_error(void) { return &pg::host::last; }
 
 const char* perigee_status_name(perigee_status status) {
   constexpr const char* kNames[] = {"PERIGEE_OK",

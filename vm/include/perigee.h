@@ -9,9 +9,8 @@
  * Structs. Those that the host fills begin with their size: set it with PERIGEE_INIT, which zeroes the rest.
  * Threads. Runtimes, models and tensors may be used from any thread. A state may be used from one thread at a time, not
  * always the same, and not by a callback of its own. Only perigee_interrupt may be called while a state is in use. A
- * thread needs a stack of 128 KiB; what scripts nest on it is limited by its size, at most 512 KiB. A process without
- * memory for the first call of a new thread may be ended by the C library. After fork the child may go on with all
- * handles that were not in use.
+ * thread needs a stack of 128 KiB; what scripts nest on it takes at most half of what is left. After fork the child may
+ * go on with all handles that were not in use.
  * The host's process. The library sets no signal handler and no locale, and reads no environment variable of its own;
  * libraries that it loads may read theirs, such as OMP_NUM_THREADS. */
 #ifndef PERIGEE_H

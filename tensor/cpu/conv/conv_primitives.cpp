@@ -12,6 +12,7 @@
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
+#include "tensor/thread_end.h"
 
 namespace pg::cpu {
 namespace {
@@ -56,7 +57,7 @@ bool prefers_last(const ConvShape& s) {
 // Between copies with the channels last, which split one image over the threads and pack the weights once.
 bool forward_by_last(const ConvShape& s, const float* x, const float* w, const float* bias, bool relu, float* y) {
   if (!prefers_last(s)) return false;
-  thread_local LruCache<LastKey, std::unique_ptr<const ConvLast>> cache(32);
+  auto& cache = per_thread<LastKey, LruCache<LastKey, std::unique_ptr<const ConvLast>>>(32);
   const ConvLast* conv = cache.get({s, bias != nullptr}, [&] { return ConvLast::make(s, bias != nullptr); }).get();
   if (!conv) return false;
   const int64_t in = s.in_plane(), out = s.out_plane(), x_size = s.n * s.ic * in, y_size = s.n * s.oc * out;

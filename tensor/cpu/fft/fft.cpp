@@ -6,6 +6,7 @@
 #include "tensor/cpu/counted_work.h"
 #include "tensor/cpu/lru_cache.h"
 #include "tensor/parallel.h"
+#include "tensor/thread_end.h"
 
 namespace pg::cpu {
 namespace {
@@ -149,7 +150,7 @@ std::shared_ptr<const Plan> kept(int64_t n) {
     const auto large = std::make_shared<const Large>(n);
     return {large, &large->plan};
   }
-  thread_local LruCache<int64_t, std::shared_ptr<const Plan>> cache(16);
+  auto& cache = per_thread<Plan, LruCache<int64_t, std::shared_ptr<const Plan>>>(16);
   return cache.get(n, make);
 }
 

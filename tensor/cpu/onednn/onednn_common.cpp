@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tensor/cpu/isa.h"
+#include "tensor/thread_end.h"
 
 namespace pg::cpu::onednn {
 
@@ -23,10 +24,7 @@ dnnl::engine& engine() {
   return e;
 }
 
-dnnl::stream& stream() {
-  thread_local dnnl::stream s(engine());
-  return s;
-}
+dnnl::stream& stream() { return per_thread<dnnl::stream, dnnl::stream>(engine()); }
 
 dnnl::primitive_attr user_scratchpad() {
   dnnl::primitive_attr attr;

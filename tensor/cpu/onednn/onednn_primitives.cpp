@@ -7,6 +7,7 @@
 #include "tensor/cpu/onednn/onednn.h"
 #include "tensor/cpu/onednn/onednn_common.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/thread_end.h"
 
 namespace pg::cpu {
 namespace {
@@ -47,7 +48,7 @@ std::optional<PreparedMatmul> make_matmul(const MatmulKey& q) {
 }
 
 bool run_matmul(const MatmulKey& key, const void* a, const void* b, void* c) try {
-  thread_local LruCache<MatmulKey, std::optional<PreparedMatmul>> cache(kCacheEntries);
+  auto& cache = per_thread<MatmulKey, LruCache<MatmulKey, std::optional<PreparedMatmul>>>(kCacheEntries);
   const SingleThread single;
   auto& entry = cache.get(key, [&] { return make_matmul(key); });
   if (!entry) return false;
@@ -152,7 +153,7 @@ memory bring_in(const ConvOperand& o, const float* data, char* scratch) {
 
 bool run_conv(const ConvKey& key, const float* first, const float* second, const float* bias, float* result) try {
   if (isa() < Isa::kAvx2 || !available()) return false;
-  thread_local LruCache<ConvKey, std::optional<PreparedConv>> cache(kCacheEntries);
+  auto& cache = per_thread<ConvKey, LruCache<ConvKey, std::optional<PreparedConv>>>(kCacheEntries);
   const SingleThread single;
   auto& entry = cache.get(key, [&]() -> std::optional<PreparedConv> {
     check_room();

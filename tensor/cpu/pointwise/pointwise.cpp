@@ -7,6 +7,7 @@
 #include "tensor/cpu/pointwise/tile_machine.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
+#include "tensor/thread_end.h"
 
 namespace pg::cpu {
 namespace {
@@ -109,7 +110,7 @@ void run_one_op(const KernelArgs& args, const SpanRow& row, DType compute, const
     std::unique_ptr<const TiledBody> code;
   };
   constexpr size_t kSlots = 256;
-  static thread_local std::vector<Slot> slots(kSlots);
+  std::vector<Slot>& slots = per_thread<Slot, std::vector<Slot>>(kSlots);
   const TileLayout layout(args.out[0].shape(), args.in);
   const CodeKey key = key_of(args, row, compute, params, layout);
   uint64_t hash = 0;
