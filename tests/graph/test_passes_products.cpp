@@ -92,7 +92,7 @@ Graph normalised(int64_t size, bool with_bias, bool reads_product) {
   const Operand scale = g.op("mul", {g.op("rsqrt", {g.op("add", {var, 1e-5})}), gamma});
   const Operand shift = g.op("sub", {beta, g.op("mul", {mean, scale})});
   const Operand product = g.op("conv2d", {x, w, b});
-  const Operand y = g.op("relu", {g.op("scale_shift", {product, scale, shift})});
+  const Operand y = g.op("relu", {g.op("scale_shift", {product, scale, shift, Operand()})});
   return reads_product ? g.done({y, product}) : g.done({y});
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("bn_fold: constant weights of any size are scaled before the run") {
   const Operand x = g.input("x", {1, 3, 3, 3});
   const Operand w = g.constant(range({4, 3, 3, 3}, -0.5, 0.01)), scale = g.constant(range({4}, 0.5)),
                 shift = g.constant(range({4}, 1));
-  const Graph graph = g.done({g.op("scale_shift", {g.op("conv2d", {x, w, Operand()}), scale, shift})});
+  const Graph graph = g.done({g.op("scale_shift", {g.op("conv2d", {x, w, Operand()}), scale, shift, Operand()})});
   const Graph better = optimize(graph, pass_options(true));
   CHECK(to_string(better) ==
         "%0 = input \"x\" : float32 1x3x3x3\n"
