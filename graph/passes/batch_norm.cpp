@@ -59,11 +59,11 @@ class BatchNorms {
     return product.has(kChannels) ? product.inputs[1] : node.inputs[0];
   }
 
-  // Whether the node and its operands all have the same dtype, float32 or float64.
+  // Whether the node and what it computes from, all but `center`, have the same dtype, float32 or float64.
   bool is_plain(const Node& node) const {
     const DType dtype = node.types[0].dtype;
     if (dtype != DType::kFloat32 && dtype != DType::kFloat64) return false;
-    for (const Operand& operand : node.inputs)
+    for (const Operand& operand : std::span(node.inputs.begin(), 3))
       if (!operand.is_node() || rewrite_.old(size_t(operand.node)).types[size_t(operand.output)].dtype != dtype)
         return false;
     return true;
