@@ -53,7 +53,7 @@ t.test("ops outside of the function and inside of it contribute to one gradient"
   end)
 end)
 
-t.test("an output that does not depend on a leaf leaves it alone", function()
+t.test("an output that does not depend on a leaf does not change its gradient", function()
   same(function(wrap)
     local f = wrap(function(x)
       local a, b = leaf(x), leaf(x + 1)
