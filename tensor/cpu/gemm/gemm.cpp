@@ -128,7 +128,7 @@ constexpr int64_t kRegionMacs = 32 << 20;  // of a thread: some tenths of a mill
 // The product in several regions, with the same bits. They are cut between rows, and where sums reach the next step.
 template <class T>
 void product_in_regions(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& finish) {
-  constexpr int64_t kRows = 240;  // for fewer of them to pack b would take a large share of the time
+  constexpr int64_t kRows = 120;  // for fewer of them to pack b would take a large share of the time
   const bool by_rows = p.m > p.n;
   const int64_t unit = by_rows ? kRows : kPackedColumns;
   const int64_t threads = num_threads(), columns = by_rows ? p.n : (p.n + threads - 1) / threads;

@@ -8,6 +8,8 @@
 
 #include "tensor/cpu/gemm/gemm_simd.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "tensor/cpu/gemm/tile-inl.h"
@@ -19,10 +21,11 @@ namespace pg::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Sizes of the packed blocks: kDepth x kCols of b are about the first-level cache, kBlockRows x kDepth of a the
-// second-level cache.
-constexpr int64_t kDepth = kGemmDepth, kBlockRows = 120, kBlockCols = 2048;
-static_assert(kBlockRows % 12 == 0);
+// Sizes of the blocks. kDepth x kCols of b and kBlockBytes of a fit into the second-level cache, kDepth x kBlockCols of
+// b into the last one.
+constexpr int64_t kDepth = kGemmDepth, kBlockCols = 1024, kBlockBytes = 240 << 10;
+constexpr int64_t kMostBlockRows = 120;  // with more rows of c the pages of a block are too many
+static_assert(kMostBlockRows % 12 == 0);
 constexpr int64_t kUnpackedRows = 64;  // up to so many, and without trans_b, only the last columns of b are packed
 
 // An operand as it is stored: element (i, l) is at data[i * row + l * col]. One of the strides is 1.
@@ -107,13 +110,41 @@ struct Panels {
   int64_t row, panel;
 };
 
-// Rows of a: the first `direct` ones as they are stored, the others packed. `direct` is a multiple of kRows.
+// Rows of a: the first `direct` ones as they are stored, the others packed.
 template <class T>
 struct Rows {
   const T* stored;
   int64_t row, direct;
   const T* packed;
 };
+
+// A tile reads kRows, two thirds, a half or a third of them. Returns how many of the rows can be read as they are
+// stored.
+int64_t direct_rows(int64_t rows) {
+  const int64_t rest = rows % kRows;
+  return rest * 3 == kRows * 2 || rest * 2 == kRows || rest * 3 == kRows ? rows : rows - rest;
+}
+// Returns the rows of the next tile, of those that are left. Two tiles of two thirds are better than a tile and a
+// third.
+int64_t direct_tile(int64_t left) { return left * 3 == kRows * 4 ? kRows * 2 / 3 : std::min<int64_t>(left, kRows); }
+
+// Whether kRows rows, `step` bytes apart, have room for a line each in the first-level cache.
+bool fit_first_cache(int64_t step) {
+  constexpr int64_t kLine = 64, kSets = 64;
+  static const int64_t ways = std::max<int64_t>(4, sysconf(_SC_LEVEL1_DCACHE_ASSOC));
+  int64_t used[kSets] = {};
+  for (int64_t i = 0; i < kRows; ++i)
+    if (++used[i * step / kLine % kSets] > ways) return false;
+  return true;
+}
+
+// Returns the rows of the blocks of a, about the same number for each.
+template <class T>
+int64_t block_rows(int64_t m, int64_t depth) {
+  const int64_t most = std::clamp<int64_t>(kBlockBytes / (int64_t(sizeof(T)) * depth), kRows, kMostBlockRows) / kRows;
+  const int64_t tiles = (m + kRows - 1) / kRows, blocks = (tiles + most - 1) / most;
+  return (tiles + blocks - 1) / blocks * kRows;
+}
 
 // Multiplies rows of a by panels of b. If `to_pack` is set, it is b as it is stored, and each panel is packed just
 // before its use, into `packed`, where the panels are. Fetches the next panel that will be packed, and then what is
@@ -130,7 +161,7 @@ void multiply_blocks(int64_t m, int64_t n, int64_t depth, const Rows<T>& a, cons
       const int64_t next = std::min(kCols<T>, n - j - kCols<T>);
       if (next > 0) panel = Ahead<T>(to_pack->at(j + kCols<T>, 0), next, depth);
     }
-    const auto fetch = [&] { return (panel.done() ? ahead : panel).take(kFetches ? depth / kFetchSteps : 0); };
+    const auto fetch = [&] { return (panel.done() ? ahead : panel).take(kFetches ? depth : 0); };
     Tile<T> tile{.depth = depth,
                  .a_row = a.row,
                  .a_step = 1,
@@ -143,10 +174,11 @@ void multiply_blocks(int64_t m, int64_t n, int64_t depth, const Rows<T>& a, cons
                  .cols = std::min(kCols<T>, n - j),
                  .adds = adds,
                  .finish = finish.from(j)};
-    for (int64_t i = 0; i < a.direct; i += kRows) {
+    for (int64_t i = 0; i < a.direct; i += tile.rows) {
       tile.a = a.stored + i * a.row, tile.c = c + i * ldc + j;
+      tile.rows = direct_tile(a.direct - i);
       tile.fetch = fetch();
-      multiply_tile<T, kRows, false>(tile);
+      multiply_rows<T, false>(tile);
     }
     for (int64_t i = a.direct; i < m; i += kRows) {
       tile.a = a.packed + (i - a.direct) * depth, tile.c = c + i * ldc + j;
@@ -171,15 +203,15 @@ struct Right {
 template <class T>
 void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<T>& b, T* c, int64_t ldc, bool adds,
               const Epilogue<T>& finish) {
-  const int64_t depth_limit = std::min(kDepth, k);
-  const int64_t a_size = round_up(round_up(std::min(kBlockRows, m), kRows) * depth_limit, 16);
+  const int64_t depth_limit = std::min(kDepth, k), most_rows = block_rows<T>(m, depth_limit);
+  // Few panels of b do not repay that rows are packed.
+  const bool direct = a.col == 1 && (a.row <= kDepth || n <= kBlockCols) && fit_first_cache(a.row * int64_t(sizeof(T)));
+  const int64_t a_size = round_up(most_rows * depth_limit, 16);
   const int64_t b_size = b.packed ? 0 : round_up(std::min(kBlockCols, n), kCols<T>) * depth_limit;
   const Scratch<T> packed_a_memory(a_size + b_size);
   T* const packed_a = packed_a_memory;
   T* packed_b = packed_a + a_size;
   const bool in_place = b.stored.row == 1 && m <= kUnpackedRows && !b.packed;
-  const bool direct =
-      a.col == 1 && a.row <= kDepth && a.row % 128 != 0;  // a block of rows then fits the cache as well as a packed one
   for (int64_t j = 0; j < n; j += kBlockCols) {
     const int64_t cols = std::min(kBlockCols, n - j);
     const int64_t whole = in_place ? cols / kCols<T> * kCols<T> : 0;  // columns of b that are read without packing
@@ -188,18 +220,18 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<
       const Epilogue<T> last = l + depth == k ? finish.from(j) : Epilogue<T>{};
       const T* panels = b.packed ? b.packed + l * b.columns + (b.first + j) * depth : packed_b;
       const Operand<T> unpacked = b.stored.at(j + whole, l);
-      for (int64_t i = 0; i < m; i += kBlockRows) {
+      for (int64_t i = 0; i < m; i += most_rows) {
         poll_kernel();  // one that sees the request where multiply_blocks has little work
-        const int64_t count = std::min(kBlockRows, m - i);
+        const int64_t count = std::min(most_rows, m - i);
         const Operand<T> block = a.at(i, l);
-        const Rows<T> rows{block.data, block.row, direct ? count / kRows * kRows : 0, packed_a};
+        const Rows<T> rows{block.data, block.row, direct ? direct_rows(count) : 0, packed_a};
         T* to = c + i * ldc + j;
         pack_block<kRows>(block.at(rows.direct, 0), count - rows.direct, depth, packed_a);
         Ahead<T> ahead;
         if (i + count < m)
-          ahead = {a.at(i + count, l), std::min(kBlockRows, m - i - count), depth};
+          ahead = {a.at(i + count, l), std::min(most_rows, m - i - count), depth};
         else if (l + depth < k)
-          ahead = {a.at(0, l + depth), std::min(kBlockRows, m), std::min(kDepth, k - l - depth)};
+          ahead = {a.at(0, l + depth), std::min(most_rows, m), std::min(kDepth, k - l - depth)};
         multiply_blocks<T>(count, whole, depth, rows, {b.stored.at(j, l).data, b.stored.col, kCols<T>}, nullptr,
                            nullptr, to, ldc, adds || l > 0, last, ahead);
         multiply_blocks<T>(count, cols - whole, depth, rows, {panels, kCols<T>, kCols<T> * depth},

@@ -16,7 +16,7 @@ struct Epilogue {
 
 // A product is summed in steps of this many elements of k: the products of two pieces, cut at a multiple of it, have
 // the bits of one when the second is added to the first.
-constexpr int64_t kGemmDepth = 512;
+constexpr int64_t kGemmDepth = 1024;
 
 // Row-major c[m, n] = op(a)[m, k] * op(b)[k, n] for m, n, k >= 1; op transposes if asked. lda, ldb and ldc are
 // distances between stored rows, in elements. c is only written; if `adds`, the product is added to it. T is float or

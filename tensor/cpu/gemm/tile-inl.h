@@ -95,11 +95,7 @@ struct Fetch {
   const char* first = nullptr;
   int64_t stride = 0, lines = 0;
 };
-
-// A tile fetches a line every so many steps of its depth; not where a loop of so many steps needs more registers than
-// there are.
-constexpr int64_t kFetchSteps = 4;
-constexpr bool kFetches = HWY_TARGET <= HWY_AVX2;
+constexpr bool kFetches = HWY_TARGET <= HWY_AVX2;  // a tile fetches a line in each step of its depth
 
 template <class T>
 struct Tile {
@@ -111,7 +107,7 @@ struct Tile {
   int64_t ldc, rows, cols;  // rows and columns of c, at most kRows x kCols
   bool adds;                // adds to c instead of overwriting it
   Epilogue<T> finish = {};  // of the columns of the tile
-  Fetch fetch = {};         // what later tiles read; at most depth / kFetchSteps lines
+  Fetch fetch = {};         // what later tiles read; at most `depth` lines
 };
 
 // Stores the sums of a row from a column of the tile on, after what follows them.
@@ -130,7 +126,7 @@ HWY_INLINE void finish_vector(D d, V sum, const Tile<T>& p, int64_t column, T* t
     hn::StoreU(sum, d, to);
 }
 
-// Computes R rows of a tile. Reads kRows rows of a, also where p.rows is less.
+// Computes R rows of a tile. Reads R rows of a, also where p.rows is less.
 template <class T, int R, bool kPackedA = true>
 void multiply_tile(const Tile<T>& p) {
   const hn::ScalableTag<T> d;
@@ -146,7 +142,13 @@ void multiply_tile(const Tile<T>& p) {
     for (int j = 0; j < kVectors; ++j) __builtin_prefetch(p.c + i * p.ldc + j * kLanes, 1);
   const T *a = p.a, *b = p.b;
   const int64_t a_row = kPackedA ? 1 : p.a_row;
-  const auto step = [&]() HWY_ATTR {
+  // A tile without lines to fetch fetches one of b: that costs less than a second loop, whose end is predicted wrongly.
+  const char* line = p.fetch.lines > 0 ? p.fetch.first : reinterpret_cast<const char*>(b);
+  for (int64_t l = 0; l < p.depth; ++l) {
+    if constexpr (kFetches) {
+      __builtin_prefetch(line, 0, 2);
+      line += l < p.fetch.lines ? p.fetch.stride : 0;
+    }
     V bv[kVectors];
     PERIGEE_UNROLL
     for (int j = 0; j < kVectors; ++j) bv[j] = hn::LoadU(d, b + j * kLanes);
@@ -157,18 +159,8 @@ void multiply_tile(const Tile<T>& p) {
       for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
     }
     a += kPackedA ? kRows : p.a_step, b += p.b_row;
-  };
-  int64_t l = 0;
-  if constexpr (kFetches) {
-    const char* line = p.fetch.first;
-    for (const int64_t fetching = p.fetch.lines * kFetchSteps; l < fetching; l += kFetchSteps, line += p.fetch.stride) {
-      __builtin_prefetch(line, 0, 2);
-      PERIGEE_UNROLL
-      for (int64_t s = 0; s < kFetchSteps; ++s) step();
-    }
   }
-  for (; l < p.depth; ++l) step();
-  const bool plain = p.cols == kCols<T> && !p.adds && !p.finish.bias && !p.finish.relu;
+  const bool plain = p.cols == kCols<T> && !p.finish.bias && !p.finish.relu, adds = p.adds;
   PERIGEE_UNROLL
   for (int i = 0; i < R; ++i) {
     if (i >= p.rows) continue;
@@ -176,7 +168,7 @@ void multiply_tile(const Tile<T>& p) {
     for (int j = 0; j < kVectors; ++j) {
       T* const to = p.c + i * p.ldc + j * kLanes;
       if (plain)
-        hn::StoreU(acc[i][j], d, to);
+        hn::StoreU(adds ? hn::Add(hn::LoadU(d, to), acc[i][j]) : acc[i][j], d, to);
       else
         finish_vector(d, acc[i][j], p, j * kLanes, to);
     }
