@@ -19,7 +19,9 @@ namespace {
 const RegistryKey kState;
 const RegistryKey kReferences;  // a table with dense integer keys only
 
-constexpr int64_t kStepBytes = int64_t(1) << 20;  // at most one collector step per megabyte
+// The bytes after which the collector makes a step. Ops empty the caches, so a few longer steps cost less than many
+// short ones; but a step of a large Lua heap, or in a slice of a job, must not take long.
+constexpr int64_t kStepBytes = int64_t(1) << 20, kLongStepBytes = int64_t(4) << 20, kSmallHeapKb = 1 << 10;
 // The bytes after which a full cycle is due: few, so that temporaries stay in the caches, but more if the Lua heap is
 // large and a cycle costs more. Steps run six times as fast, since LuaJIT does twice the work that it is asked for.
 constexpr int64_t kCycleBytes = int64_t(24) << 20, kMaxCycleBytes = int64_t(48) << 20;
@@ -283,10 +285,12 @@ void State::relieve_pressure(lua_State* L) {
   if (collecting || (!gc_stress && pending_bytes < kStepBytes && !look)) return;
   const ScopedFlag recording(ctx.recording, ctx.recording),
       training(ctx.training, ctx.training);  // restored at the end, since finalizers may call us
+  const int64_t heap_kb = lua_gc(L, LUA_GCCOUNT, 0) + 1;
+  const bool long_step = heap_kb <= kSmallHeapKb && jobs.empty();
+  if (!gc_stress && !look && long_step && pending_bytes < kLongStepBytes) return;
   const int64_t bytes = std::exchange(pending_bytes, 0);
   if (gc_stress && !look) return observe_collector(ctx, [&] { return void(lua_gc(L, LUA_GCCOLLECT, 0)); });
   if (!lua_gc(L, kGcIsRunning, 0)) return;  // the host stopped the collector: a step would restart it
-  const int64_t heap_kb = lua_gc(L, LUA_GCCOUNT, 0) + 1;
   const int64_t budget = std::max(std::clamp(heap_kb << 16, kCycleBytes, kMaxCycleBytes), live_bytes / 2);
   const int64_t speed = collector_share > kLargeShare ? 3 : 6;
   collecting = true;
