@@ -21,9 +21,9 @@ namespace pg::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Sizes of the blocks. kDepth x kCols of b and kBlockBytes of a fit into the second-level cache, kDepth x kBlockCols of
-// b into the last one.
-constexpr int64_t kDepth = kGemmDepth, kBlockCols = 1024, kBlockBytes = 240 << 10;
+// Sizes of the blocks. kDepth x kCols of b and a block of a fit into the second-level cache, kDepth x kBlockCols of b
+// into the last one.
+constexpr int64_t kDepth = kGemmDepth, kBlockCols = 1024;
 constexpr int64_t kMostBlockRows = 120;  // with more rows of c the pages of a block are too many
 static_assert(kMostBlockRows % 12 == 0);
 constexpr int64_t kUnpackedRows = 64;  // up to so many, and without trans_b, only the last columns of b are packed
@@ -86,6 +86,13 @@ class Ahead {
         runs_(from.row == 1 ? depth : width),
         lines_(((from.row == 1 ? width : depth) * int64_t(sizeof(T)) + kLine - 1) / kLine) {}
 
+  // `count` elements in a row.
+  Ahead(const T* data, int64_t count)
+      : data_(reinterpret_cast<const char*>(data)),
+        stride_(kLine),
+        runs_(count * int64_t(sizeof(T)) / kLine),
+        lines_(1) {}
+
   bool done() const { return line_ == lines_; }
 
   // The next lines, at most `most`: one of each run.
@@ -138,17 +145,20 @@ bool fit_first_cache(int64_t step) {
   return true;
 }
 
-// Returns the rows of the blocks of a, about the same number for each.
+// Returns the rows of the blocks of a, about the same number for each. Each block reads all of b, so few rows are one
+// block.
 template <class T>
 int64_t block_rows(int64_t m, int64_t depth) {
-  const int64_t most = std::clamp<int64_t>(kBlockBytes / (int64_t(sizeof(T)) * depth), kRows, kMostBlockRows) / kRows;
-  const int64_t tiles = (m + kRows - 1) / kRows, blocks = (tiles + most - 1) / most;
+  static const int64_t cache = std::clamp<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), 512 << 10, 2 << 20);
+  const int64_t row = int64_t(sizeof(T)) * depth, tiles = (m + kRows - 1) / kRows;
+  if (m <= kMostBlockRows + kRows && m * row <= cache / 2) return tiles * kRows;
+  const int64_t most = std::clamp<int64_t>(cache / 4 / row, kRows, kMostBlockRows) / kRows;
+  const int64_t blocks = (tiles + most - 1) / most;
   return (tiles + blocks - 1) / blocks * kRows;
 }
 
 // Multiplies rows of a by panels of b. If `to_pack` is set, it is b as it is stored, and each panel is packed just
-// before its use, into `packed`, where the panels are. Fetches the next panel that will be packed, and then what is
-// ahead.
+// before its use, into `packed`, where the panels are. Fetches the next panel, and then what is ahead.
 template <class T>
 void multiply_blocks(int64_t m, int64_t n, int64_t depth, const Rows<T>& a, const Panels<T>& b,
                      const Operand<T>* to_pack, T* packed, T* c, int64_t ldc, bool adds, const Epilogue<T>& finish,
@@ -160,6 +170,8 @@ void multiply_blocks(int64_t m, int64_t n, int64_t depth, const Rows<T>& a, cons
       pack_panel<kCols<T>>(to_pack->at(j, 0), std::min(kCols<T>, n - j), depth, packed + j * depth);
       const int64_t next = std::min(kCols<T>, n - j - kCols<T>);
       if (next > 0) panel = Ahead<T>(to_pack->at(j + kCols<T>, 0), next, depth);
+    } else if (b.row == kCols<T> && j + kCols<T> < n) {
+      panel = Ahead<T>(b.data + (j / kCols<T> + 1) * b.panel, kCols<T> * depth);
     }
     const auto fetch = [&] { return (panel.done() ? ahead : panel).take(kFetches ? depth : 0); };
     Tile<T> tile{.depth = depth,
