@@ -1,9 +1,10 @@
-// Runs the threads of a grid one after the other, from the first or from the last on. Threads that wait for their block
-// are fibers: the block takes turns.
+// Runs the threads of a grid one after the other, from the first or from the last on. Threads that wait for others are
+// fibers. A warp takes turns until all its threads wait for the block, then the next warp does.
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <vector>
@@ -27,12 +28,14 @@ struct Positions {
 };
 
 constexpr size_t kStack = 64 << 10;
+constexpr unsigned kWarp = 32;
 
 // Lives as long as the process: after a thread it waits for the next one.
 struct Fiber {
   std::unique_ptr<char[]> stack{new char[kStack]};
   jmp_buf place = {};  // where it goes on
   bool started = false, done = false;
+  bool waits = false;  // for the block
 };
 
 struct Block {
@@ -52,8 +55,12 @@ void each(unsigned n, F f) {
 }
 
 // _setjmp makes no system call, as swapcontext does.
-void wait_for_block() {
+void wait_for_warp() {
   if (!_setjmp(block.fibers[block.current]->place)) _longjmp(block.scheduler, 1);
+}
+void wait_for_block() {
+  block.fibers[block.current]->waits = true;
+  wait_for_warp();
 }
 
 void run_fiber() {
@@ -77,17 +84,33 @@ void resume(Fiber& fiber) {
   setcontext(&context);
 }
 
+// Runs the threads of a warp until they all wait for the block or are done. Returns how many are not done.
+unsigned run_warp(const Positions& at, unsigned first, unsigned threads) {
+  unsigned left = 0;
+  for (bool waiting = false; !waiting;) {
+    waiting = true, left = 0;
+    each(threads, [&](unsigned t) {
+      Fiber& fiber = *block.fibers[first + t];
+      if (!fiber.done && !fiber.waits) {
+        block.current = at.thread->x = unsigned(first + t);
+        resume(fiber);
+      }
+      left += !fiber.done;
+      waiting &= fiber.done || fiber.waits;
+    });
+  }
+  return left;
+}
+
 void run_block(const Positions& at, unsigned threads) {
   while (block.fibers.size() < threads) block.fibers.push_back(std::make_unique<Fiber>());
   for (unsigned t = 0; t < threads; ++t) block.fibers[t]->done = false;
-  for (unsigned left = threads; left > 0;)
-    each(threads, [&](unsigned t) {
-      if (block.fibers[t]->done) return;
-      block.current = t;
-      at.thread->x = t;
-      resume(*block.fibers[t]);
-      left -= block.fibers[t]->done;
-    });
+  for (unsigned left = threads; left > 0;) {
+    left = 0;
+    for (unsigned t = 0; t < threads; ++t) block.fibers[t]->waits = false;
+    each((threads + kWarp - 1) / kWarp,
+         [&](unsigned w) { left += run_warp(at, w * kWarp, std::min(threads - w * kWarp, kWarp)); });
+  }
 }
 
 }  // namespace
@@ -97,7 +120,10 @@ void run_grid(void* module, void (*kernel)(const void*), bool waits, unsigned bl
   const Positions at(module);
   at.threads->x = threads;
   at.blocks->x = blocks;
-  if (waits) *static_cast<void (**)()>(dlsym(module, "wait_for_block")) = wait_for_block;
+  if (waits) {
+    *static_cast<void (**)()>(dlsym(module, "wait_for_block")) = wait_for_block;
+    *static_cast<void (**)()>(dlsym(module, "wait_for_warp")) = wait_for_warp;
+  }
   block.kernel = kernel;
   block.argument = argument;
   each(blocks, [&](unsigned b) {
