@@ -2,6 +2,7 @@
 
 #include <deque>
 
+#include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
 #include "tensor/small_vector.h"
@@ -12,7 +13,9 @@ namespace {
 bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 
 void read_half(const View& from, float* to) {
-  if (from.dtype() == DType::kFloat16)
+  if (!is_contiguous(from.shape(), *from.strides))
+    assign_block(from, DType::kFloat32, from.shape(), to, contiguous_strides(from.shape()));
+  else if (from.dtype() == DType::kFloat16)
     to_float(from.as<const Half>(), to, from.numel());
   else
     to_float(from.as<const BFloat16>(), to, from.numel());
@@ -27,13 +30,14 @@ void write_half(const float* from, const View& to) {
 
 struct Wide {
   Type type;
+  Dims strides;
   WorkVector<float> data;
 };
 
 View widen(const View& v, std::deque<Wide>& kept) {
-  Wide& w = kept.emplace_back(Wide{*v.type, WorkVector<float>(size_t(v.numel()))});
+  Wide& w = kept.emplace_back(Wide{*v.type, contiguous_strides(v.shape()), WorkVector<float>(size_t(v.numel()))});
   w.type.dtype = DType::kFloat32;
-  return {&w.type, v.strides, w.data.data()};
+  return {&w.type, &w.strides, w.data.data()};
 }
 
 bool needs_widening(std::span<const View> views) {

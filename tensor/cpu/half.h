@@ -19,8 +19,8 @@ inline void from_float(const float* from, BFloat16* to, int64_t n) {
   converter(DType::kFloat32, DType::kBFloat16)(n, from, 1, to);
 }
 
-// Calls `kernel` with float32 copies in place of float16 and bfloat16 arrays, and rounds the results back once. Inputs
-// must be contiguous.
+// Calls `kernel` with contiguous float32 copies in place of float16 and bfloat16 arrays, and rounds the results back
+// once.
 void run_widened(const KernelArgs& args, KernelFn kernel);
 
 }  // namespace pg::cpu

@@ -108,6 +108,11 @@ void attention_grads(const KernelArgs& a) {
   call.run("key_grads", call.args.keys);
 }
 
+template <KernelFn kernel>
+void in_float32(const KernelArgs& a) {
+  run_widened(a, kernel);
+}
+
 }  // namespace
 
 std::string attention_types(const AttentionTypes& types) {
@@ -120,7 +125,8 @@ std::string attention_types(const AttentionTypes& types) {
 }
 
 std::vector<KernelRow> attention_rows() {
-  return {{"attention_rows", attention, kStridedInputs}, {"attention_grads", attention_grads, kStridedInputs}};
+  return {{"attention_rows", in_float32<attention>, kStridedInputs},
+          {"attention_grads", in_float32<attention_grads>, kStridedInputs}};
 }
 
 }  // namespace pg::cuda

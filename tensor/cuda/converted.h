@@ -1,9 +1,11 @@
 // Contiguous operands in the dtype of a kernel.
 #pragma once
+#include <deque>
 #include <optional>
 
 #include "tensor/cuda/kernels.h"
 #include "tensor/cuda/launch.h"
+#include "tensor/small_vector.h"
 
 namespace pg::cuda {
 
@@ -87,5 +89,24 @@ class Converted {
   View view_;
   std::optional<Temporary> copy_;
 };
+
+// Calls `kernel` with contiguous float32 copies in place of halves, and rounds the results back once.
+inline void run_widened(const KernelArgs& a, KernelFn kernel) {
+  Stream& stream = stream_at(a.stream);
+  std::deque<Temporary> copies;
+  const auto is_half = [](const View& v) { return v && size_of(v.dtype()) == 2; };
+  SmallVector<View, 8> in(a.in), out(a.out);
+  for (View& v : in) {
+    if (!is_half(v)) continue;
+    const View half = v;
+    v = copies.emplace_back(stream, DType::kFloat32, half).view;
+    convert_view(stream, half, v);
+  }
+  for (View& v : out)
+    if (is_half(v)) v = copies.emplace_back(stream, DType::kFloat32, v).view;
+  kernel({a.op, in, out, a.attrs, a.allocate, a.stream, a.place});
+  for (size_t i = 0; i < out.size(); ++i)
+    if (is_half(a.out[i])) convert_view(stream, out[i], a.out[i]);
+}
 
 }  // namespace pg::cuda

@@ -1,5 +1,6 @@
 // Attention. The public op becomes attention_rows, whose kernel keeps no matrix of all scores. Its composition of
-// products and softmax defines it, and is what higher derivatives and dropout use.
+// products and softmax defines it, and is what higher derivatives and dropout use. Rules compute in float32 for halves,
+// and round results once.
 #include <cmath>
 #include <limits>
 
@@ -98,9 +99,13 @@ Var attend_by_scores(const Rule& c, const Attention& a) {
 
 // --- attention_rows and attention_grads: the op and its derivative in memory linear in the numbers of positions ---
 
+// float32 in place of a half.
+Var widened(const Var& v) { return is_float(v.dtype()) ? as_dtype(v, stat_dtype(v.dtype())) : v; }
+
 Attention inputs_of(const Rule& c, size_t mask) {
-  return {
-      c.in(0), c.in(1), c.in(2), c.has(mask) ? c.in(mask) : Var(), c.attr<bool>("is_causal"), c.attr<double>("scale")};
+  return {widened(c.in(0)),          widened(c.in(1)),
+          widened(c.in(2)),          c.has(mask) ? widened(c.in(mask)) : Var(),
+          c.attr<bool>("is_causal"), c.attr<double>("scale")};
 }
 
 void infer_rows(Infer& c) {
@@ -112,12 +117,14 @@ void infer_rows(Infer& c) {
   for (size_t i = 1; i < 3; ++i)
     if (c.dtype(i) != c.dtype(0)) c.bad_input(i, std::string(name_of(c.dtype(0))) + ", as query is");
   const size_t mask = c.count() - 1;
+  const DType wide = stat_dtype(c.dtype(0));
   Dims scores = all, joined;
   scores.push_back(q[q.size() - 2]);
   scores.push_back(k[k.size() - 2]);
-  if (c.has(mask) && ((c.dtype(mask) != DType::kBool && c.dtype(mask) != c.dtype(0)) ||
-                      !broadcast(c.shape(mask), scores, &joined) || !(joined == scores)))
-    c.bad_input(mask, "bool or the dtype of query, and a shape that expands to " + to_string(scores));
+  const auto fits = [&](DType t) { return t == DType::kBool || t == c.dtype(0) || t == wide; };
+  if (c.has(mask) && (!fits(c.dtype(mask)) || !broadcast(c.shape(mask), scores, &joined) || !(joined == scores)))
+    c.bad_input(mask, fmt::format("bool, {} or {}, and a shape that expands to {}", name_of(c.dtype(0)), name_of(wide),
+                                  to_string(scores)));
 }
 
 // The shape of the result, without its last dim if `width` is negative.
@@ -134,8 +141,7 @@ void infer_attention_rows(Infer& c) {
   infer_rows(c);
   const int64_t length = c.shape(0)[c.rank(0) - 2];
   c.output(c.dtype(0), rows_shape(c, length, c.shape(2).back()));
-  c.output(c.dtype(0), rows_shape(c, length, -1));
-  c.output(c.dtype(0), rows_shape(c, length, -1));
+  for (int i = 0; i < 2; ++i) c.output(stat_dtype(c.dtype(0)), rows_shape(c, length, -1));
 }
 
 // The largest score of each query: (..., L, 1). It is a constant for gradients: weights do not depend on it.
@@ -155,7 +161,7 @@ std::vector<Var> decompose_attention_rows(Rule& c) {
   Var log_sum = call<"logsumexp">(scores - top, {{"dim", Ints{-1}}, {"keepdim", true}});
   if (hidden.defined()) log_sum = call<"where">(hidden, Var(std::numeric_limits<double>::infinity()), log_sum);
   const auto flat = [](const Var& v) { return call<"squeeze">(v, {{"dim", Ints{-1}}}); };
-  return {attend_by_scores(c, a), flat(top), flat(log_sum)};
+  return {as_dtype(attend_by_scores(c, a), c.in(0).dtype()), flat(top), flat(log_sum)};
 }
 
 // The weights before dropout, from the normalizers.
@@ -169,21 +175,22 @@ Var score_grads(const Rule& c, const Attention& a, const Var& weights, const Var
 }
 
 void vjp_attention_rows(Vjp& c) {
-  const Attention a = inputs_of(c, 3);
-  const Var top = c.out(1), log_sum = c.out(2), dy = c.dy(0);
-  Var delta = call<"sum">(dy * c.out(0), {{"dim", Ints{-1}}});
+  const Var top = c.out(1), log_sum = c.out(2), dy = widened(c.dy(0));
+  Var delta = call<"sum">(dy * widened(c.out(0)), {{"dim", Ints{-1}}});
   if (c.has_dy(2)) delta = delta - c.dy(2);
   if (c.needs(0) || c.needs(1) || c.needs(2)) {
+    const Var mask = c.has(3) ? c.in(3) : Var();
     const std::vector<Var> grads = call_all<"attention_grads">(
-        {a.query, a.key, a.value, top, log_sum, delta, dy, a.mask}, {{"is_causal", c.raw("is_causal")},
-                                                                     {"scale", c.raw("scale")},
-                                                                     {"dropout_p", c.raw("dropout_p")},
-                                                                     {"generator", c.raw("generator")}});
+        {c.in(0), c.in(1), c.in(2), top, log_sum, delta, c.dy(0), mask}, {{"is_causal", c.raw("is_causal")},
+                                                                          {"scale", c.raw("scale")},
+                                                                          {"dropout_p", c.raw("dropout_p")},
+                                                                          {"generator", c.raw("generator")}});
     for (size_t i = 0; i < 3; ++i)
       if (c.needs(i)) c.set(i, grads[i]);
   }
-  if (c.has(3) && c.needs(3))  // all scores: as many as the mask of a single head has
-    c.set(3, score_grads(c, a, weights_of(a, top, log_sum), dy, delta));
+  if (!c.has(3) || !c.needs(3)) return;
+  const Attention a = inputs_of(c, 3);  // all scores: as many as the mask of a single head has
+  c.set(3, as_dtype(score_grads(c, a, weights_of(a, top, log_sum), dy, delta), c.in(3).dtype()));
 }
 
 void infer_attention_grads(Infer& c) {
@@ -191,8 +198,9 @@ void infer_attention_grads(Infer& c) {
   const int64_t length = c.shape(0)[c.rank(0) - 2], positions = c.shape(1)[c.rank(1) - 2];
   const Dims row = rows_shape(c, length, -1), full = rows_shape(c, length, c.shape(2).back());
   for (size_t i = 3; i < 7; ++i)
-    if (c.dtype(i) != c.dtype(0) || !(c.shape(i) == (i == 6 ? full : row)))
-      c.bad_input(i, fmt::format("{} {}", name_of(c.dtype(0)), to_string(i == 6 ? full : row)));
+    if (const DType t = i == 6 ? c.dtype(0) : stat_dtype(c.dtype(0));
+        c.dtype(i) != t || !(c.shape(i) == (i == 6 ? full : row)))
+      c.bad_input(i, fmt::format("{} {}", name_of(t), to_string(i == 6 ? full : row)));
   c.output(c.dtype(0), rows_shape(c, length, c.shape(0).back()));
   c.output(c.dtype(0), rows_shape(c, positions, c.shape(1).back()));
   c.output(c.dtype(0), rows_shape(c, positions, c.shape(2).back()));
@@ -200,10 +208,13 @@ void infer_attention_grads(Infer& c) {
 
 std::vector<Var> decompose_attention_grads(Rule& c) {
   const Attention a = inputs_of(c, 7);
-  const Var dy = c.in(6), weights = weights_of(a, c.in(3), c.in(4));
+  const Var dy = widened(c.in(6)), weights = weights_of(a, c.in(3), c.in(4));
   const Var grads = score_grads(c, a, weights, dy, c.in(5));
-  return {call<"matmul">(grads, a.key) * Var(a.scale), call<"matmul">(matrix_transpose(grads), a.query * Var(a.scale)),
-          call<"matmul">(matrix_transpose(dropped(c, weights)), dy)};
+  std::vector<Var> out = {call<"matmul">(grads, a.key) * Var(a.scale),
+                          call<"matmul">(matrix_transpose(grads), a.query * Var(a.scale)),
+                          call<"matmul">(matrix_transpose(dropped(c, weights)), dy)};
+  for (Var& v : out) v = as_dtype(v, c.in(0).dtype());
+  return out;
 }
 
 // The multiply-adds of products of all scores: so many with the width of queries, and with that of values. `rows` has
@@ -240,7 +251,10 @@ bool group_heads(Attention& a) {
 std::vector<Var> decompose_attention(Rule& c) {
   const DType t = promote(c.input(0).dtype(), promote(c.input(1).dtype(), c.input(2).dtype()));
   Attention a{as_dtype(c.in(0), t), as_dtype(c.in(1), t), as_dtype(c.in(2), t), {}, c.attr<bool>("is_causal"), 0};
-  if (c.has(3)) a.mask = c.input(3).dtype() == DType::kBool ? c.in(3) : as_dtype(c.in(3), t);
+  if (c.has(3)) {
+    const DType kind = c.input(3).dtype();
+    a.mask = kind == DType::kBool || kind == t ? c.in(3) : as_dtype(c.in(3), stat_dtype(t));
+  }
   a.scale = c.has_attr("scale") ? c.attr<double>("scale") : 1 / std::sqrt(double(a.query.shape().back()));
   const bool grouped = c.attr<bool>("enable_gqa") && group_heads(a);
   const double share = c.context().training ? c.attr<double>("dropout_p") : 0;
@@ -261,7 +275,7 @@ void add_attention_op(Registry& r) {
       {"scale", AttrKind::kFloat, 1.0, "factor of the products"},
       {"dropout_p", AttrKind::kFloat, 0.0, "share of the weights that is dropped", false, 0, 1},
       generator_attr()};
-  const InputDef query{"query", kReal}, key{"key", kReal}, value{"value", kReal};
+  const InputDef query{"query", kFloating}, key{"key", kFloating}, value{"value", kFloating};
   const InputDef mask{"attn_mask", kAnyDType, Arity::kOptional};
   const OpDef rows[] = {
       {.name = "attention_rows",
@@ -283,7 +297,7 @@ void add_attention_op(Registry& r) {
        .doc = "The gradients of attention_rows for query, key and value; delta is sum(dy out) less the cotangent of "
               "log_sum.",
        .example = "return 0",
-       .inputs = {query, key, value, {"top", kReal}, {"log_sum", kReal}, {"delta", kReal}, {"dy", kReal}, mask},
+       .inputs = {query, key, value, {"top", kReal}, {"log_sum", kReal}, {"delta", kReal}, {"dy", kFloating}, mask},
        .attrs = attrs,
        .outputs = {"dquery", "dkey", "dvalue"},
        .infer = infer_attention_grads,
@@ -312,7 +326,7 @@ void add_attention_op(Registry& r) {
                   .optional = true}},
        .infer = infer_attention,
        .decompose = decompose_attention,
-       .traits = kRandom | kWidens},
+       .traits = kRandom},
   };
   r.add(rows);
 }

@@ -38,6 +38,103 @@ local function random(...) return gradcheck.random{...} end
 local close = {rtol = 1e-10, atol = 1e-11}
 local near = {rtol = 2e-4, atol = 2e-5}
 
+-- Halves against the composition in float32. Gradients have as many terms as there are queries.
+local function compare_halves(dtype, inputs, options)
+  local halves, floats = {}, {}
+  for i, x in ipairs(inputs) do
+    halves[i] = x:to(dtype)
+    floats[i] = halves[i]:float()
+  end
+  local mask = options.attn_mask
+  local of_floats = {is_causal = options.is_causal, scale = options.scale, attn_mask = mask and mask.dtype ~= "bool" and mask:float() or mask}
+  local cotangent = gradcheck.random{inputs[1]:size(1), inputs[1]:size(2), inputs[3]:size(3)}:to(dtype)
+  local got, grads = gradients(function(q, k, v) return pg.scaled_dot_product_attention(q, k, v, options) end, halves, cotangent)
+  local want, want_grads = gradients(function(q, k, v) return by_scores(q, k, v, of_floats) end, floats, cotangent:float())
+  local error = dtype == "float16" and 4e-3 or 3e-2
+  local function close(x, y, what)
+    t.equal(x.dtype, dtype)
+    t.close(x:float(), y, {rtol = error, atol = error * math.max(1, y:abs():max():item()) / 2, what = what})
+  end
+  close(got, want, "out")
+  for i, g in ipairs(want_grads) do close(grads[i], g, "gradient " .. i) end
+end
+
+t.test("halves: widths, numbers of positions, masks and strides", function()
+  for i, widths in ipairs{{16, 16}, {64, 64}, {40, 24}, {33, 7}, {128, 128}, {96, 80}, {1, 1}, {136, 16}} do
+    local width, value_width = unpack(widths)
+    local dtype = i % 2 == 0 and "float16" or "bfloat16"
+    local q, k, v = random(2, 37, width), random(2, 70, width), random(2, 70, value_width)
+    compare_halves(dtype, {q, k, v}, {})
+    compare_halves(dtype, {q, k, v}, {is_causal = true, scale = 0.4})
+  end
+  local q, k, v = random(2, 130, 64), random(2, 150, 64), random(2, 150, 64)
+  for _, dtype in ipairs{"float16", "bfloat16"} do
+    compare_halves(dtype, {q, k, v}, {is_causal = true})
+    compare_halves(dtype, {k, q, v:narrow(2, 1, 130)}, {is_causal = true})
+    compare_halves(dtype, {q, k, v}, {attn_mask = random(150):gt(-0.5)})
+    compare_halves(dtype, {q, k, v}, {attn_mask = random(2, 130, 1):to(dtype)})
+    compare_halves(dtype, {q, k, v}, {attn_mask = random(130, 150):float()})
+  end
+  local columns = random(2, 64, 50):transpose(2, 3)
+  compare_halves("bfloat16", {columns, columns, columns}, {is_causal = true})
+  local rows = random(2, 50, 3, 16):to("bfloat16"):transpose(2, 3)
+  t.close(pg.scaled_dot_product_attention(rows, rows, rows):float(), by_scores(rows:float(), rows:float(), rows:float(), {}), {atol = 2e-2})
+end)
+
+t.test("halves: queries that see no key, and NaN", function()
+  local q, k, v = random(1, 20, 16):half(), random(1, 80, 16):half(), random(1, 80, 16):half()
+  local mask = pg.ones({20, 80}, {dtype = "bool"})
+  mask[3] = false
+  mask[{4, {1, 70}}] = false
+  local y, grads = gradients(function(a, b, c) return pg.scaled_dot_product_attention(a, b, c, {attn_mask = mask}) end, {q, k, v}, pg.ones({1, 20, 16}, {dtype = "float16"}))
+  t.equal(y[{1, 3}], pg.zeros_like(y[{1, 3}]))
+  t.check(not y:isnan():any():item() and not grads[1]:isnan():any():item() and not grads[2]:isnan():any():item())
+  t.equal(grads[1][{1, 3}], pg.zeros_like(q[{1, 3}]))
+  t.check(y[{1, 4}]:abs():max():item() > 0)
+  q[{1, 2, 5}] = 0 / 0
+  y = pg.scaled_dot_product_attention(q, k, v)
+  t.check(y[{1, 2}]:isnan():all():item() and not y[{1, 1}]:isnan():any():item() and not y[{1, 3}]:isnan():any():item())
+end)
+
+t.test("halves: dropout is that of float32", function()
+  for _, keys in ipairs{128, 77} do
+    local q, k, v = random(2, 70, 16):half(), random(2, keys, 16):half(), random(2, keys, 16):half()
+    local function op(a, b, c)
+      return pg.scaled_dot_product_attention(a, b, c, {dropout_p = 0.3, is_causal = keys == 77, generator = pg.Generator(5)})
+    end
+    local cotangent = random(2, 70, 16):half()
+    pg.train_mode(function()
+      local y, grads = gradients(op, {q, k, v}, cotangent)
+      local want, want_grads = gradients(op, {q:float(), k:float(), v:float()}, cotangent:float())
+      t.close(y:float(), want, {rtol = 4e-3, atol = 4e-3})
+      for i, g in ipairs(want_grads) do t.close(grads[i]:float(), g, {rtol = 4e-3, atol = 1e-2}) end
+    end)
+  end
+end)
+
+t.test("halves: gradients of masks, and second derivatives", function()
+  local inputs = {random(3, 4), random(5, 4), random(5, 4), random(3, 5)}
+  local function op(q, k, v, mask) return pg.scaled_dot_product_attention(q, k, v, {attn_mask = mask}) end
+  local function second(list)
+    local leaves = {}
+    for i, x in ipairs(list) do leaves[i] = x:clone():attach_grad() end
+    local y = pg.record(function() return op(unpack(leaves)):sum() end)
+    local squares = pg.record(function()
+      local sum = 0
+      for _, g in ipairs(pg.autograd.grad({y}, leaves, {create_graph = true})) do sum = sum + g:float():square():sum() end
+      return sum
+    end)
+    return pg.autograd.grad({squares}, leaves)
+  end
+  local halves, floats = {}, {}
+  for i, x in ipairs(inputs) do
+    halves[i] = x:half()
+    floats[i] = halves[i]:float()
+  end
+  local want = second(floats)
+  for i, g in ipairs(second(halves)) do t.close(g:float(), want[i], {rtol = 2e-2, atol = 2e-2, what = i}) end
+end)
+
 t.test("several blocks of queries and keys", function()
   local q, k, v = random(2, 130, 8), random(2, 521, 8), random(2, 521, 5)
   compare({q, k, v}, {}, close)

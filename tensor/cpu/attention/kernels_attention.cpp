@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "tensor/cpu/attention/attention.h"
+#include "tensor/cpu/half.h"
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/scratch.h"
@@ -199,10 +200,14 @@ void attention_backward(const KernelArgs& a) {
 
 void add_attention_kernels(Registry& r) {
   const auto forward = [](const KernelArgs& a) {
-    a.out[0].dtype() == DType::kFloat64 ? attention_forward<double>(a) : attention_forward<float>(a);
+    cpu::run_widened(a, [](const KernelArgs& wide) {
+      wide.out[0].dtype() == DType::kFloat64 ? attention_forward<double>(wide) : attention_forward<float>(wide);
+    });
   };
   const auto backward = [](const KernelArgs& a) {
-    a.out[0].dtype() == DType::kFloat64 ? attention_backward<double>(a) : attention_backward<float>(a);
+    cpu::run_widened(a, [](const KernelArgs& wide) {
+      wide.out[0].dtype() == DType::kFloat64 ? attention_backward<double>(wide) : attention_backward<float>(wide);
+    });
   };
   static const KernelRow kRows[] = {
       {"attention_rows", forward, kStridedInputs},
