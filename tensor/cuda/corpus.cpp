@@ -85,13 +85,24 @@ void give_places(bool all, DType t, Each each, void* user) {
     if (all || directions < 2) give("ctc", ctc_types(t, directions), each, user);
 }
 
+// Attention by tensor cores.
+void give_halves(bool all, DType t, Each each, void* user) {
+  if (!is_float(t) || size_of(t) != 2) return;
+  using Mask = std::optional<DType>;
+  for (const Mask mask : {Mask(), Mask(DType::kBool), Mask(t), Mask(DType::kFloat32)})
+    for (const int64_t width : {32, 64, 128})
+      if (all || (width == 64) == mask.has_value())
+        give("attention_halves", attention_halves_types({t, mask, mask.has_value(), width, width}), each, user);
+}
+
 }  // namespace
 }  // namespace pg::cuda
 
 #pragma GCC visibility push(default)
 
-// Calls `each` with the sources of all modules of hand-written kernels, or of those for a few dtypes.
-extern "C" void perigee_cuda_corpus(bool all, pg::cuda::Each each, void* user) {
+// Calls `each` with the sources of all modules of hand-written kernels that an architecture has, or of those for a few
+// dtypes.
+extern "C" void perigee_cuda_corpus(bool all, int arch, pg::cuda::Each each, void* user) {
   using namespace pg;
   using namespace pg::cuda;
   give("flat", "", each, user);
@@ -122,6 +133,7 @@ extern "C" void perigee_cuda_corpus(bool all, pg::cuda::Each each, void* user) {
         for (const int64_t width : {64, 128})
           if (all || (width == 128) == mask.has_value())
             give("attention", attention_types({t, mask, mask.has_value(), width, width}), each, user);
+    if (arch >= 80) give_halves(all, t, each, user);
     if (!is_float(t)) continue;
     for (const bool log : {false, true})
       give("softmax", element + fmt::format("constexpr bool kLog = {};\n", log), each, user);

@@ -19,11 +19,12 @@ std::string point_types(DType t, const char* outside, bool corners);  // outside
 
 struct AttentionTypes {
   DType t;
-  std::optional<DType> mask;  // bool, or t
+  std::optional<DType> mask;  // bool, t, or float32 for halves
   bool drops = false;
   int64_t width, value_width;  // of queries and values
 };
 std::string attention_types(const AttentionTypes& types);
+std::string attention_halves_types(const AttentionTypes& types);
 std::string scan_types(DType from, DType to, const char* op);  // op: kSum, kProd, kMax, kMin or kAffine
 std::string mask_types(DType t, DType rank);
 std::string sort_types(DType t, const char* form);  // form: kPacked, kWide or kSlices

@@ -21,10 +21,13 @@ __device__ inline float lgammaf_r(float x, int*) { return ::lgammaf(x); }
         .op = op_, .inputs = inputs_, .serves = Serves::serves_ __VA_OPT__(, ) __VA_ARGS__}; \
   };
 
-// The head of a kernel of one argument `a`. The threads of a block of the second kind wait for each other.
+// The head of a kernel of one argument `a`. The threads of a block of the second and third kind wait for each other. A
+// block of the third kind has `threads` threads, and registers for `blocks` blocks of a multiprocessor.
 #ifndef PERIGEE_KERNEL
 #define PERIGEE_KERNEL(name, ...) extern "C" __global__ void name(const __grid_constant__ __VA_ARGS__ a)
 #define PERIGEE_BLOCK_KERNEL(name, ...) PERIGEE_KERNEL(name, __VA_ARGS__)
+#define PERIGEE_BOUNDED_KERNEL(name, threads, blocks, ...) \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ __VA_ARGS__ a)
 #define PERIGEE_UNROLL _Pragma("unroll")
 #endif
 

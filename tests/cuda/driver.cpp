@@ -36,6 +36,7 @@ struct Kernel {
   void (*run)(const void*);
   size_t bytes;
   bool waits;
+  std::string name;
 };
 std::map<CUfunction, std::unique_ptr<Kernel>> kernels;
 
@@ -94,9 +95,12 @@ CUresult cuDeviceGetName(char* name, int size, CUdevice) {
   return std::strncpy(name, "Fake GPU", size_t(size)), CUDA_SUCCESS;
 }
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
-  *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 8
-           : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT   ? 1
-                                                                 : 0;
+  static const char* const given = std::getenv("PERIGEE_FAKE_CAPABILITY");
+  static const int capability = given ? std::atoi(given) : 80;
+  *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? capability / 10
+           : which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? capability % 10
+           : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? 1
+                                                                   : 0;
   return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
@@ -191,7 +195,7 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   const std::lock_guard hold(fake::lock);
   *function = static_cast<CUfunction>(run);
   fake::kernels[*function] = std::make_unique<fake::Kernel>(
-      fake::Kernel{module, reinterpret_cast<void (*)(const void*)>(run), info->bytes, info->waits != 0});
+      fake::Kernel{module, reinterpret_cast<void (*)(const void*)>(run), info->bytes, info->waits != 0, name});
   return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,
@@ -200,6 +204,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned
   if (blocks == 0 || threads == 0 || threads > 1024) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard hold(fake::lock);
   const fake::Kernel& kernel = *fake::kernels.at(function);
+  ++fake::calls[kernel.name];
   const char* argument = static_cast<const char*>(arguments[0]);
   auto kept = std::make_shared<std::vector<uint64_t>>((kernel.bytes + 7) / 8);
   std::memcpy(kept->data(), argument, kernel.bytes);

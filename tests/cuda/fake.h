@@ -31,7 +31,7 @@ int failure(const char* function);
 extern "C" {
 // The calls of `function` from number `nth` on, counted from 1, return `status`; `times` of them.
 void fake_fail(const char* function, int nth, int status, int times);
-void fake_limit(size_t bytes);  // of device memory; 0: no limit
-int fake_calls(const char* function);
-void fake_backwards(int on);  // the threads of a grid run from the last to the first
+void fake_limit(size_t bytes);         // of device memory; 0: no limit
+int fake_calls(const char* function);  // of the libraries, or launches of a kernel
+void fake_backwards(int on);           // the threads of a grid run from the last to the first
 }

@@ -94,3 +94,4 @@ T atomicMin(T* at, T value) {
   static void thread_##name(const __VA_ARGS__& a)
 #define PERIGEE_KERNEL(name, ...) PERIGEE_HOST_KERNEL(name, 0, __VA_ARGS__)
 #define PERIGEE_BLOCK_KERNEL(name, ...) PERIGEE_HOST_KERNEL(name, 1, __VA_ARGS__)
+#define PERIGEE_BOUNDED_KERNEL(name, threads, blocks, ...) PERIGEE_HOST_KERNEL(name, 1, __VA_ARGS__)

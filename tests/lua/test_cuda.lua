@@ -27,6 +27,19 @@ t.test("without a driver there is no GPU, and errors say why", function()
   t.equal(told, 2, out)
 end)
 
+t.test("GPUs without tensor cores for bfloat16 compute attention in float32", function()
+  needs_process()
+  if t.sanitized then t.skip("AddressSanitizer warns of the fake driver's fibers") end
+  local env = {PERIGEE_FAKE_CAPABILITY = "75"}
+  for name, value in pairs(fake) do env[name] = value end
+  local out, err, code = run(env, [[
+    local pg, calls = require "perigee", require("tests.cuda.fake").fake_calls
+    local x = pg.ones(2, 3, 16):to("bfloat16"):to("cuda")
+    local y = pg.scaled_dot_product_attention(x, x, x)
+    print(y.dtype, y:float():sum():item(), calls("attend"), calls("attend_halves"))]])
+  t.equal({out, err, code}, {"bfloat16\t96\t1\t0\n", "", 0})
+end)
+
 t.test("facts and switches of GPUs", function()
   needs_process()
   if t.sanitized then t.skip("AddressSanitizer warns of the fake driver's fibers") end

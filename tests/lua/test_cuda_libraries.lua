@@ -77,6 +77,27 @@ t.test("a program may contain attention, with dropout only if it is off", functi
   end)
 end)
 
+t.test("tensor cores compute the attention of halves", function()
+  local function launches(dtype, width)
+    local names = {"attend", "query_grads", "key_grads"}
+    local before = {}
+    for i, name in ipairs(names) do before[i] = {calls(name .. "_halves"), calls(name)} end
+    local x = pg.randn({2, 5, width}, {dtype = dtype}):attach_grad()
+    pg.record(function() return pg.scaled_dot_product_attention(x, x, x):sum() end):backward()
+    x.grad:totable()
+    for i, name in ipairs(names) do
+      local count = {calls(name .. "_halves") - before[i][1], calls(name) - before[i][2]}
+      if i > 1 then t.equal(count, {before.halves, before.others}) end
+      before.halves, before.others = unpack(count)
+    end
+    return {before.halves, before.others}
+  end
+  t.equal(launches("float16", 16), {1, 0})
+  t.equal(launches("bfloat16", 128), {1, 0})
+  t.equal(launches("bfloat16", 129), {0, 1})
+  t.equal(launches("float32", 16), {0, 1})
+end)
+
 t.test("a step of a recurrent layer is a few launches", function()
   local function launched() return calls("cuLaunchKernel") + calls("cublasLtMatmul") end
   for kind, most in pairs{LSTM = {4, 9}, GRU = {3, 9}, RNN = {3, 6}} do

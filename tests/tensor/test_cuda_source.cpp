@@ -377,13 +377,14 @@ TEST_CASE("cuda source: NVRTC compiles every kernel" * doctest::skip()) {
   if (folder()) std::ofstream(std::string(folder()) + "/condition.ptx") << condition();
   const bool all = std::getenv("PERIGEE_CUDA_ALL") != nullptr;
   using Each = void (*)(void*, const char*, const char*);
-  const auto corpus = reinterpret_cast<void (*)(bool, Each, void*)>(::dlsym(compiler.plugin, "perigee_cuda_corpus"));
+  const auto corpus =
+      reinterpret_cast<void (*)(bool, int, Each, void*)>(::dlsym(compiler.plugin, "perigee_cuda_corpus"));
   const auto each = [](void* user, const char* name, const char* source) {
     static_cast<Compiler*>(user)->compile(name, source);
   };
   for (const int arch : {75, 80, 90}) {
     compiler.arch = arch;
-    if (all || arch == 80) corpus(all, each, &compiler);
+    if (all || arch == 80) corpus(all, arch, each, &compiler);
     std::string bodies;  // one module, as the formulas take most of the time
     for (const NamedBody& b : all_bodies())
       if (all || b.name.size() % 4 == 0) bodies += Operands(b.body, b.gap).call().kernel(b.name);

@@ -1,7 +1,7 @@
 // Attention in memory linear in the numbers of queries and keys: scores exist for a tile at a time (Dao,
 // FlashAttention-2, 2023). T: float or double; kMaskKind: 0 for none, 1 for bool, 2 for terms of scores; kDrops: dropout
-// of weights; kWidth and kValueWidth: tiles of features.
-#include "philox.cuh"
+// of weights; kWidth and kValueWidth: tiles of features. attention_halves.cuh does the same for halves.
+#include "attention_rules.cuh"
 
 // a b + c; modules are compiled so that the compiler joins none.
 #ifndef PERIGEE_FMA
@@ -36,12 +36,6 @@ __device__ inline int column_of(int s) { return int(threadIdx.x) % 16 + 16 * s; 
 __device__ inline Quad rows_in(const T* line) { return *reinterpret_cast<const Quad*>(line + row_of(0)); }
 __device__ inline T& in_tile(Shared& shared, int r, int s) { return shared.tile[column_of(s) * kPitch + row_of(r)]; }
 
-// Where the matrix of a head begins.
-__device__ inline int64_t offset_of(const AttentionArgs& a, int operand, int64_t head) {
-  int64_t offset = 0;
-  for (int d = a.rank - 1; d >= 0; head /= a.sizes[d--]) offset += head % a.sizes[d] * a.steps[d][operand];
-  return offset;
-}
 // The rows of an operand from `first` on, at most those of a tile.
 __device__ inline Rows rows_of(const AttentionArgs& a, int operand, int64_t head, int64_t first, int64_t all) {
   const T* data = static_cast<const T*>(a.in[operand]) + offset_of(a, operand, head) + first * a.row[operand];
@@ -108,9 +102,6 @@ __device__ inline void store(void* to, int64_t head, int64_t first, int64_t rows
       }
 }
 
-__device__ inline bool sees(const AttentionArgs& a, int64_t query, int64_t key) {
-  return query < a.queries && key < a.keys && (!a.causal || key <= query);
-}
 // A score from the product of a query and a key that it sees. `mask`: where that of the head begins.
 __device__ inline T score_of(const AttentionArgs& a, int64_t mask, T product, int64_t query, int64_t key) {
   const T score = product * T(a.scale);
@@ -122,9 +113,8 @@ __device__ inline T score_of(const AttentionArgs& a, int64_t mask, T product, in
 // What dropout makes of a weight, or of the gradient of a dropped weight.
 __device__ inline T dropped(const AttentionArgs& a, T v, int64_t head, int64_t query, int64_t key) {
   if constexpr (!kDrops) return v;
-  const int64_t e = (head * a.queries + query) * a.keys + key, block = e / 64 * 16 + e % 16;
-  const uint32_t word = philox(uint64_t(a.seed), uint64_t(a.tick), 0, uint64_t(block)).word[e % 64 / 16];
-  return uint64_t(word) < uint64_t(a.drop_below) ? T(0) : v * T(a.kept);
+  Drawn drawn;
+  return drops(a, head, query, key, drawn) ? T(0) : v * T(a.kept);
 }
 
 __device__ inline T larger(T a, T b) { return a > b || a != a ? a : b; }

@@ -1,4 +1,4 @@
-// The arguments of kernels/attention.cuh.
+// The arguments of kernels/attention.cuh and attention_halves.cuh.
 #pragma once
 #include <cstdint>
 
@@ -18,6 +18,14 @@ struct AttentionArgs {
   double scale;
   int64_t seed, tick, drop_below;  // a weight is dropped if its random word is less
   double kept;                     // the factor of the other weights
+};
+
+// How a block of attention_halves.cuh divides a matrix of scores: its warps take 16 rows each, and `columns` at a time.
+// `blocks`: so many have room on a multiprocessor at least.
+struct HalvesTiling {
+  int warps, columns, blocks;
+  constexpr int rows() const { return warps * 16; }
+  constexpr int threads() const { return warps * 32; }
 };
 
 }  // namespace pg::kernels
