@@ -86,13 +86,13 @@ void give_places(bool all, DType t, Each each, void* user) {
 }
 
 // Attention by tensor cores.
-void give_halves(bool all, DType t, Each each, void* user) {
-  if (!is_float(t) || size_of(t) != 2) return;
+void give_halves(bool all, Each each, void* user) {
   using Mask = std::optional<DType>;
-  for (const Mask mask : {Mask(), Mask(DType::kBool), Mask(t), Mask(DType::kFloat32)})
-    for (const int64_t width : {32, 64, 128})
-      if (all || (width == 64) == mask.has_value())
-        give("attention_halves", attention_halves_types({t, mask, mask.has_value(), width, width}), each, user);
+  for (const DType t : {DType::kFloat16, DType::kBFloat16})
+    for (const Mask mask : {Mask(), Mask(DType::kBool), Mask(t), Mask(DType::kFloat32)})
+      for (const int64_t width : {32, 64, 128})
+        if (all || (width == 32) == mask.has_value())
+          give("attention_halves", attention_halves_types({t, mask, mask.has_value(), width, width}), each, user);
 }
 
 }  // namespace
@@ -100,11 +100,13 @@ void give_halves(bool all, DType t, Each each, void* user) {
 
 #pragma GCC visibility push(default)
 
-// Calls `each` with the sources of all modules of hand-written kernels that an architecture has, or of those for a few
-// dtypes.
+// Calls `each` with the sources of all modules of hand-written kernels that an architecture has; or of those for a few
+// dtypes, and on other architectures than sm_80 only with those that depend on the architecture.
 extern "C" void perigee_cuda_corpus(bool all, int arch, pg::cuda::Each each, void* user) {
   using namespace pg;
   using namespace pg::cuda;
+  if (arch >= 80) give_halves(all, each, user);
+  if (!all && arch != 80) return;
   give("flat", "", each, user);
   give("give", "", each, user);
   for (const DType t : kAll) {
@@ -133,7 +135,6 @@ extern "C" void perigee_cuda_corpus(bool all, int arch, pg::cuda::Each each, voi
         for (const int64_t width : {64, 128})
           if (all || (width == 128) == mask.has_value())
             give("attention", attention_types({t, mask, mask.has_value(), width, width}), each, user);
-    if (arch >= 80) give_halves(all, t, each, user);
     if (!is_float(t)) continue;
     for (const bool log : {false, true})
       give("softmax", element + fmt::format("constexpr bool kLog = {};\n", log), each, user);

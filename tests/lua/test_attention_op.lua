@@ -51,12 +51,12 @@ local function compare_halves(dtype, inputs, options)
   local got, grads = gradients(function(q, k, v) return pg.scaled_dot_product_attention(q, k, v, options) end, halves, cotangent)
   local want, want_grads = gradients(function(q, k, v) return by_scores(q, k, v, of_floats) end, floats, cotangent:float())
   local error = dtype == "float16" and 4e-3 or 3e-2
-  local function close(x, y, what)
+  local function agree(x, y, what)
     t.equal(x.dtype, dtype)
     t.close(x:float(), y, {rtol = error, atol = error * math.max(1, y:abs():max():item()) / 2, what = what})
   end
-  close(got, want, "out")
-  for i, g in ipairs(want_grads) do close(grads[i], g, "gradient " .. i) end
+  agree(got, want, "out")
+  for i, g in ipairs(want_grads) do agree(grads[i], g, "gradient " .. i) end
 end
 
 t.test("halves: widths, numbers of positions, masks and strides", function()

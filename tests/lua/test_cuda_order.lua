@@ -59,6 +59,32 @@ local function numbers(...)
 end
 local function int64(...) return pg.randint(-40, 40, {...}, {device = "cpu"}) end
 
+t.test("attention of halves", function()
+  local function attend(options)
+    return function(q, k, v, mask, dy)
+      local leaves = {q:clone():attach_grad(), k:clone():attach_grad(), v:clone():attach_grad()}
+      local y
+      pg.train_mode(function()
+        local given = {is_causal = options.is_causal, dropout_p = options.dropout_p, attn_mask = not options.is_causal and mask or nil,
+                       generator = pg.Generator(5)}
+        y = pg.record(function() return pg.scaled_dot_product_attention(leaves[1], leaves[2], leaves[3], given) end)
+      end)
+      y:backward{grad = dy}
+      return y, leaves[1].grad, leaves[2].grad, leaves[3].grad
+    end
+  end
+  for i, widths in ipairs{{16, 16}, {64, 64}, {128, 128}, {30, 72}} do
+    local width, value_width = unpack(widths)
+    local dtype = i % 2 == 0 and "float16" or "bfloat16"
+    local function given(...) return pg.rand({...}, cpu):sub(0.5):to(dtype) end
+    local args = {given(2, 140, width), given(2, 133, width), given(2, 133, value_width), pg.rand({140, 133}, cpu):gt(0.3), given(2, 140, value_width)}
+    local tolerance = {rtol = dtype == "float16" and 4e-3 or 3e-2, atol = dtype == "float16" and 2e-3 or 2e-2}
+    same("causal", attend{is_causal = true}, args, tolerance)
+    same("masked", attend{}, args, tolerance)
+    if i > 2 then same("dropped", attend{is_causal = true, dropout_p = 0.2}, args, tolerance) end
+  end
+end)
+
 t.test("running sums, products and extremes", function()
   for _, shape in ipairs{{3}, {2, 70, 3}, {40000}, {3, 3000}, {900, 2, 2}} do
     local dim = shape[1] == 900 and 1 or math.ceil(#shape / 2)

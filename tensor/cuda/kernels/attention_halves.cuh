@@ -95,9 +95,8 @@ __device__ inline void score(const Scores& place, float (&products)[kTiles][4]) 
   if (place.whole(kTiles * 8))
     each_sum<kTiles>([&](int n, int e) { products[n][e] = place.of(products[n][e], n, e); });
   else
-    each_sum<kTiles>([&](int n, int e) {
-      products[n][e] = place.hidden(n, e) ? -infinity() : place.of(products[n][e], n, e);
-    });
+    each_sum<kTiles>(
+        [&](int n, int e) { products[n][e] = place.hidden(n, e) ? -infinity() : place.of(products[n][e], n, e); });
 }
 
 template <class F>
@@ -106,8 +105,8 @@ __device__ inline float over_quad(float v, F join) {
   return join(v, __shfl_xor_sync(~0u, v, 2));
 }
 
-// Makes weights of products; dropped weights are zeros. top and total are the largest score and the thread's part of the
-// sum of weights of its rows so far. sums are scaled to the new top.
+// Makes weights of products; dropped weights are zeros. top and total are the largest score and the thread's part of
+// the sum of weights of its rows so far. sums are scaled to the new top.
 template <int kTiles, int kValueTiles>
 __device__ inline void weigh(const Scores& place, float (&scores)[kTiles][4], float (&sums)[kValueTiles][4],
                              float (&top)[2], float (&total)[2]) {
@@ -123,9 +122,7 @@ __device__ inline void weigh(const Scores& place, float (&scores)[kTiles][4], fl
     top[r] = most[r];
     total[r] *= factor;
     PERIGEE_UNROLL
-    for (int n = 0; n < kValueTiles; ++n)
-      PERIGEE_UNROLL
-      for (int e = 2 * r; e < 2 * r + 2; ++e) sums[n][e] *= factor;
+    for (int n = 0; n < kValueTiles; ++n) sums[n][2 * r] *= factor, sums[n][2 * r + 1] *= factor;
   }
   Drawn drawn;
   each_sum<kTiles>([&](int n, int e) {
@@ -133,8 +130,8 @@ __device__ inline void weigh(const Scores& place, float (&scores)[kTiles][4], fl
     total[e / 2] += weight;
     scores[n][e] = weight;
     if constexpr (kDrops)
-      scores[n][e] = drops(place.a, place.head, place.query(n, e), place.key(n, e), drawn) ? 0.0f
-                                                                                           : weight * float(place.a.kept);
+      scores[n][e] =
+          drops(place.a, place.head, place.query(n, e), place.key(n, e), drawn) ? 0.0f : weight * float(place.a.kept);
   });
 }
 
@@ -207,8 +204,8 @@ __device__ inline Normalizer normalizer_of(const AttentionArgs& a, int64_t head,
   return {sum * kLog2e, static_cast<const float*>(a.delta)[at]};
 }
 
-// Makes the weights of dropped scores of `scores`, and gradients of scores of those of weights. normalizer(n, e) is that
-// of the query.
+// Makes the weights of dropped scores of `scores`, and gradients of scores of those of weights. normalizer(n, e) is
+// that of the query.
 template <int kTiles, class F>
 __device__ inline void score_grads(const Scores& place, float (&scores)[kTiles][4], float (&grads)[kTiles][4],
                                    F normalizer) {
@@ -246,7 +243,8 @@ PERIGEE_BOUNDED_KERNEL(query_grads_halves, kQueryGrads.threads(), kQueryGrads.bl
     begin_tile<kColumns, kWidth, kQueryGrads.threads()>(shared.left(start), keys, start);
     begin_tile<kColumns, kValueWidth, kQueryGrads.threads()>(shared.right(start), values, start);
   };
-  const Normalizer normalizers[2] = {normalizer_of(a, head, own + sum_row(0)), normalizer_of(a, head, own + sum_row(2))};
+  const Normalizer normalizers[2] = {normalizer_of(a, head, own + sum_row(0)),
+                                     normalizer_of(a, head, own + sum_row(2))};
   const int64_t mask = offset_of(a, kMask, head);
   float sums[kWidth / 8][4] = {};
   begin(0);

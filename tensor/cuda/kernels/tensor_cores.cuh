@@ -46,11 +46,11 @@ __device__ inline void multiply(float (&sums)[4], const uint32_t (&a)[4], uint32
 #ifdef PERIGEE_HOST_WARP
   multiply_fragments(sums, a, b0, b1, [](uint32_t bits) { return formulas::widen(T{uint16_t(bits)}); });
 #else
-#define PERIGEE_MMA(type)                                                                                             \
+#define PERIGEE_MMA(type)                                                                                    \
   asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, " \
-               "{%0,%1,%2,%3};"                                                                                       \
-               : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                                           \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+      "{%0,%1,%2,%3};"                                                                                       \
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])                                           \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
   if constexpr (std::is_same_v<T, BFloat16>)
     PERIGEE_MMA("bf16");
   else
@@ -119,7 +119,7 @@ __device__ inline void finish_copies() {
 #endif
 }
 
-// --- Matrices in shared memory: rows of `width` halves, `pitch_of(width)` apart, so that 8 rows are in different banks ---
+// --- Tiles in shared memory: rows of halves that are so far apart that 8 of them are in different banks ---
 
 constexpr int pitch_of(int width) { return width + 8; }
 
