@@ -152,12 +152,12 @@ void attention_grads(const KernelArgs& a) {
   call.run("key_grads", call.args.keys, &Tilings::key_grads);
 }
 
-// Whether tensor cores multiply the halves of this call.
+// Whether kernels/attention_halves.cuh serves this call of halves.
 bool has_kernel(const KernelArgs& a) {
   const auto fits = [](const View& v) {
     return v.shape().back() > 0 && v.shape().back() <= kMostWidth && v.size(v.rank() - 2) < INT32_MAX / 2;
   };
-  return stream_at(a.stream).gpu.arch >= 80 && fits(a.in[0]) && fits(a.in[2]);
+  return stream_at(a.stream).gpu.arch >= 80 && fits(a.in[0]) && fits(a.in[2]) && a.attr<double>("scale") > 0;
 }
 
 template <KernelFn kernel>

@@ -74,6 +74,12 @@ t.test("halves: widths, numbers of positions, masks and strides", function()
     compare_halves(dtype, {q, k, v}, {attn_mask = random(150):gt(-0.5)})
     compare_halves(dtype, {q, k, v}, {attn_mask = random(2, 130, 1):to(dtype)})
     compare_halves(dtype, {q, k, v}, {attn_mask = random(130, 150):float()})
+    local terms = pg.zeros({130, 150})
+    terms[{{1, 40}}] = -1e9
+    terms[{{60, 70}, {1, 100}}] = -1e9
+    compare_halves(dtype, {q, k, v}, {attn_mask = terms})
+    compare_halves(dtype, {q * 3, k, v}, {scale = 1})
+    compare_halves(dtype, {q, k, v}, {scale = -0.5})
   end
   local columns = random(2, 64, 50):transpose(2, 3)
   compare_halves("bfloat16", {columns, columns, columns}, {is_causal = true})

@@ -3,11 +3,6 @@
 // of weights; kWidth and kValueWidth: tiles of features. attention_halves.cuh does the same for halves.
 #include "attention_rules.cuh"
 
-// a b + c; modules are compiled so that the compiler joins none.
-#ifndef PERIGEE_FMA
-#define PERIGEE_FMA(a, b, c) ::fma(a, b, c)
-#endif
-
 namespace pg::kernels {
 
 // A block has 16 x 16 threads. Thread (y, x) computes kSide neighbouring rows and columns x, x + 16, … of a tile.

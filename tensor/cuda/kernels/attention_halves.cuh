@@ -8,7 +8,7 @@
 
 namespace pg::kernels {
 
-constexpr float kLog2e = 1.44269504f, kLn2 = 0.693147181f;
+constexpr float kLog2e = 1.44269504f;
 constexpr int kPitch = pitch_of(kWidth), kValuePitch = pitch_of(kValueWidth);
 
 __device__ inline float infinity() { return std::numeric_limits<float>::infinity(); }
@@ -48,12 +48,12 @@ __device__ inline void take_rows(uint32_t (&rows)[kSteps][4], T* tile, const Hal
   __syncthreads();
 }
 
-// Where 16 rows of scores of a warp and a tile of columns begin. Scores are those of e^x as 2^x.
+// Where 16 rows of scores of a warp and a tile of columns begin. Scores are products before a.scale, which is positive,
+// or with a mask after it. Only their differences are multiplied by log2(e), so that large scores lose nothing.
 struct Scores {
   const AttentionArgs& a;
   int64_t head, mask;  // mask: where that of the head begins
   int row, column;
-  float scale;
   bool by_query;  // whether a row is a query, and a column a key; else the other way round
 
   __device__ int query(int n, int e) const { return by_query ? row + sum_row(e) : column + n * 8 + sum_column(e); }
@@ -67,13 +67,14 @@ struct Scores {
     const int past_key = by_query ? column + columns : row + 16;
     return past_key <= int(a.keys) && past_query <= int(a.queries) && (!a.causal || past_key <= first_query + 1);
   }
+  __device__ float unit() const { return kMaskKind == 0 ? float(a.scale) : 1.0f; }
   // The score of a product that is not hidden.
   __device__ float of(float product, int n, int e) const {
-    const float score = product * scale;
-    if constexpr (kMaskKind == 0) return score;
+    if constexpr (kMaskKind == 0) return product;
+    const float score = product * float(a.scale);
     const int64_t at = mask + query(n, e) * a.row[kMask] + key(n, e) * a.column[kMask];
     if constexpr (kMaskKind == 1) return static_cast<const bool*>(a.in[kMask])[at] ? score : -infinity();
-    if constexpr (kMaskKind == 2) return score + formulas::widen(static_cast<const M*>(a.in[kMask])[at]) * kLog2e;
+    if constexpr (kMaskKind == 2) return score + formulas::widen(static_cast<const M*>(a.in[kMask])[at]);
   }
 };
 
@@ -113,12 +114,13 @@ __device__ inline void weigh(const Scores& place, float (&scores)[kTiles][4], fl
   score(place, scores);
   float most[2] = {top[0], top[1]};
   each_sum<kTiles>([&](int n, int e) { most[e / 2] = fmaxf(most[e / 2], scores[n][e]); });
+  const float unit = place.unit() * kLog2e;
   float base[2];
   PERIGEE_UNROLL
   for (int r = 0; r < 2; ++r) {
     most[r] = over_quad(most[r], [](float x, float y) { return fmaxf(x, y); });
-    base[r] = most[r] == -infinity() ? 0.0f : most[r];  // a query that sees no key yet
-    const float factor = fast_exp2(top[r] - base[r]);
+    base[r] = most[r] == -infinity() ? 0.0f : most[r];  // a query may see no key yet
+    const float factor = fast_exp2((top[r] - base[r]) * unit);
     top[r] = most[r];
     total[r] *= factor;
     PERIGEE_UNROLL
@@ -126,7 +128,7 @@ __device__ inline void weigh(const Scores& place, float (&scores)[kTiles][4], fl
   }
   Drawn drawn;
   each_sum<kTiles>([&](int n, int e) {
-    const float weight = fast_exp2(scores[n][e] - base[e / 2]);
+    const float weight = fast_exp2((scores[n][e] - base[e / 2]) * unit);
     total[e / 2] += weight;
     scores[n][e] = weight;
     if constexpr (kDrops)
@@ -175,7 +177,7 @@ PERIGEE_BOUNDED_KERNEL(attend_halves, kAttend.threads(), kAttend.blocks, Attenti
     if (a.causal && start >= own + 16) continue;
     float scores[kColumns / 8][4] = {};
     add_products(scores, query, shared.left(start));
-    weigh({a, head, mask, own, start, float(a.scale) * kLog2e, true}, scores, sums, top, total);
+    weigh({a, head, mask, own, start, true}, scores, sums, top, total);
     add_weighted(sums, scores, shared.right(start));
   }
 
@@ -187,21 +189,21 @@ PERIGEE_BOUNDED_KERNEL(attend_halves, kAttend.threads(), kAttend.blocks, Attenti
     const int row = own + sum_row(2 * r);
     if (lane() % 4 != 0 || row >= a.queries) continue;
     const int64_t at = head * a.queries + row;
-    static_cast<float*>(a.out2)[at] = all == 0.0f ? 0.0f : top[r] * kLn2;
+    static_cast<float*>(a.out2)[at] = all == 0.0f ? 0.0f : top[r] * (kMaskKind == 0 ? float(a.scale) : 1.0f);
     static_cast<float*>(a.out3)[at] = all == 0.0f ? infinity() : std::log(all);
   }
   store_rows(static_cast<T*>(a.out) + head * a.queries * a.value_width, own, a.queries, a.value_width, sums, factors);
 }
 
-// What the gradients need of a query: the normalizer of its weights as an exponent of 2, and delta.
+// What the gradients need of a query: its largest score, the logarithm to base 2 of its sum, and delta.
 struct Normalizer {
-  float base, delta;
+  float top, log_sum, delta;
 };
 __device__ inline Normalizer normalizer_of(const AttentionArgs& a, int64_t head, int query) {
-  if (query >= a.queries) return {infinity(), 0.0f};
+  if (query >= a.queries) return {0.0f, infinity(), 0.0f};
   const int64_t at = head * a.queries + query;
-  const float sum = static_cast<const float*>(a.top)[at] + static_cast<const float*>(a.log_sum)[at];
-  return {sum * kLog2e, static_cast<const float*>(a.delta)[at]};
+  return {static_cast<const float*>(a.top)[at], static_cast<const float*>(a.log_sum)[at] * kLog2e,
+          static_cast<const float*>(a.delta)[at]};
 }
 
 // Makes the weights of dropped scores of `scores`, and gradients of scores of those of weights. normalizer(n, e) is
@@ -210,10 +212,11 @@ template <int kTiles, class F>
 __device__ inline void score_grads(const Scores& place, float (&scores)[kTiles][4], float (&grads)[kTiles][4],
                                    F normalizer) {
   score(place, scores);
+  const float unit = place.unit();
   Drawn drawn;
   each_sum<kTiles>([&](int n, int e) {
     const Normalizer of = normalizer(n, e);
-    const float weight = fast_exp2(scores[n][e] - of.base);
+    const float weight = fast_exp2(PERIGEE_FMA(scores[n][e] * unit - of.top, kLog2e, -of.log_sum));
     float kept = 1.0f;
     if constexpr (kDrops)
       kept = drops(place.a, place.head, place.query(n, e), place.key(n, e), drawn) ? 0.0f : float(place.a.kept);
@@ -256,7 +259,7 @@ PERIGEE_BOUNDED_KERNEL(query_grads_halves, kQueryGrads.threads(), kQueryGrads.bl
     float scores[kColumns / 8][4] = {}, grads[kColumns / 8][4] = {};
     add_products(scores, query, shared.left(start));
     add_products(grads, dy, shared.right(start));
-    score_grads({a, head, mask, own, start, float(a.scale) * kLog2e, true}, scores, grads,
+    score_grads({a, head, mask, own, start, true}, scores, grads,
                 [&](int, int e) { return normalizers[e / 2]; });
     add_weighted(sums, grads, shared.left(start));
   }
@@ -296,7 +299,7 @@ PERIGEE_BOUNDED_KERNEL(key_grads_halves, kKeyGrads.threads(), kKeyGrads.blocks, 
     float scores[kColumns / 8][4] = {}, grads[kColumns / 8][4] = {};
     add_products(scores, key, shared.left(start));
     add_products<kValueWidth>(grads, values + warp() * 16 * kValuePitch, shared.right(start));
-    score_grads({a, head, mask, own, start, float(a.scale) * kLog2e, false}, scores, grads,
+    score_grads({a, head, mask, own, start, false}, scores, grads,
                 [&](int n, int e) { return normalizers[shared.turn(start)][n * 8 + sum_column(e)]; });
     add_weighted(value_sums, scores, shared.right(start));
     add_weighted(key_sums, grads, shared.left(start));

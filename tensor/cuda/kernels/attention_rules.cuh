@@ -1,6 +1,11 @@
 // What the kernels of attention share.
 #include "philox.cuh"
 
+// a b + c; modules are compiled so that the compiler joins none.
+#ifndef PERIGEE_FMA
+#define PERIGEE_FMA(a, b, c) ::fma(a, b, c)
+#endif
+
 namespace pg::kernels {
 
 // Where the matrix of a head begins. There are fewer than 2^31 blocks, so 32 bits hold the number of a head.
