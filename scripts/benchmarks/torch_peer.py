@@ -159,7 +159,7 @@ case("softmax_4096x1024", lambda: no_grad(lambda x: torch.softmax(x, -1), rnd(40
 case("layernorm_4096x1024", lambda: no_grad(lambda x, g, b: F.layer_norm(x, (1024,), g, b), rnd(4096, 1024),
                                             torch.ones(1024), torch.zeros(1024)))
 case("sum_16m", lambda: no_grad(torch.sum, rnd(1 << 24)))
-heads = lambda: [rnd(1, 8, 4096, 64).requires_grad_() for _ in range(3)]
+heads = lambda dtype: [rnd(1, 8, 4096, 64).to(dtype).requires_grad_() for _ in range(3)]
 
 
 def attention_step(q, k, v):
@@ -170,8 +170,9 @@ def attention_step(q, k, v):
 
 
 if hasattr(F, "scaled_dot_product_attention"):
-    case("attention_t4096", lambda: no_grad(F.scaled_dot_product_attention, *heads()), inner=1)
-    case("attention_t4096_train", lambda: attention_step(*heads()), inner=1)
+    for suffix, dtype in (("", torch.float32), ("_bf16", torch.bfloat16)):
+        case("attention_t4096" + suffix, lambda: no_grad(F.scaled_dot_product_attention, *heads(dtype)), inner=1)
+        case("attention_t4096_train" + suffix, lambda: attention_step(*heads(dtype)), inner=1)
 for n in (512, 1024, 2048):
     case("gemm_%d" % n, lambda: no_grad(torch.mm, rnd(n, n), rnd(n, n)))
 M = 1 << 20
