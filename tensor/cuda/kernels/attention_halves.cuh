@@ -78,8 +78,8 @@ struct Scores {
   }
 };
 
-// Calls f(n, e) for the sums of a tile such that weights that share random numbers follow one another where rows are
-// queries.
+// Calls f(n, e) for the sums of a tile. Where rows are queries, weights that share a block of the generator follow one
+// another.
 template <int kTiles, class F>
 __device__ inline void each_sum(F f) {
   PERIGEE_UNROLL
@@ -206,8 +206,8 @@ __device__ inline Normalizer normalizer_of(const AttentionArgs& a, int64_t head,
           static_cast<const float*>(a.delta)[at]};
 }
 
-// Makes the weights of dropped scores of `scores`, and gradients of scores of those of weights. normalizer(n, e) is
-// that of the query.
+// Makes weights after dropout of the products in `scores`, and the gradients of scores of those of weights in `grads`.
+// normalizer(n, e) is that of the query.
 template <int kTiles, class F>
 __device__ inline void score_grads(const Scores& place, float (&scores)[kTiles][4], float (&grads)[kTiles][4],
                                    F normalizer) {
