@@ -1,5 +1,7 @@
 #include "tensor/cuda/compiler.h"
 
+#include <algorithm>
+
 #include "tensor/cuda/nvrtc.h"
 #include "tensor/error.h"
 #include "tensor/kernels/cuda_source.h"
@@ -43,39 +45,59 @@ std::string hash_of(std::string_view text) {
   return fmt::format("{:016x}{:016x}", a, b);
 }
 
+std::string name_of(const Target& t) { return fmt::format("{}_{}", t.ptx ? "compute" : "sm", t.arch); }
+
 // What the result depends on.
-std::string key_of(int arch, std::string_view source) {
+std::string key_of(const Target& target, std::string_view source) {
   static const std::string fixed = [] {
     std::string text = fmt::format("{} {} ", CUDA_VERSION, PERIGEE_VERSION);
     if (const char* compiler = setting("PERIGEE_CUDA_NVRTC")) text += compiler;
     for (const char* option : kOptions) text += option;
     return hash_of(text += cuda_formulas());
   }();
-  return fmt::format("sm_{}-{}", arch, hash_of(fmt::format("{} {}", fixed, source)));
+  return fmt::format("{}-{}", name_of(target), hash_of(fmt::format("{} {}", fixed, source)));
 }
 
+// A cubin of the architecture needs no NVRTC if it is on disk. PTX does, as NVRTC may have learned the architecture.
 std::vector<char> compiled_or_cached(int arch, const std::string& source) {
-  const std::string key = key_of(arch, source);
-  std::vector<char> binary = read_cached(key);
+  Target target{arch, false};
+  std::vector<char> binary = read_cached(key_of(target, source));
   if (!binary.empty()) return binary;
-  binary = compile(arch, source);
-  write_cached(key, binary);
+  target = target_for(arch);
+  if (target.ptx) binary = read_cached(key_of(target, source));
+  if (!binary.empty()) return binary;
+  binary = compile(target, source);
+  write_cached(key_of(target, source), binary);
   return binary;
 }
 
 }  // namespace
 
-std::vector<char> compile(int arch, std::string_view source) {
+Target target_for(int arch) {
+  int count = 0;
+  nvrtc().nvrtcGetNumSupportedArchs(&count);
+  std::vector<int> known(size_t(count), 0);
+  nvrtc().nvrtcGetSupportedArchs(known.data());
+  int newest = 0;
+  for (const int a : known)
+    if (a <= arch) newest = std::max(newest, a);
+  if (newest == 0)
+    throw Error(fmt::format("cuda: NVRTC {}.{} compiles for newer architectures than sm_{} only", nvrtc().version[0],
+                            nvrtc().version[1], arch));
+  return {newest, newest != arch};
+}
+
+std::vector<char> compile(const Target& to, std::string_view source) {
   const Program program(fmt::format("{}{}", cuda_formulas(), source));
-  const std::string target = fmt::format("--gpu-architecture=sm_{}", arch);
+  const std::string target = "--gpu-architecture=" + name_of(to);
   std::vector<const char*> options(std::begin(kOptions), std::end(kOptions));
   options.push_back(target.c_str());
   if (nvrtc().nvrtcCompileProgram.status(program.get(), int(options.size()), options.data()) != NVRTC_SUCCESS)
-    throw Error(fmt::format("cuda: a kernel does not compile for sm_{}: {}", arch, log_of(program.get())));
+    throw Error(fmt::format("cuda: a kernel does not compile for {}: {}", name_of(to), log_of(program.get())));
   size_t size = 0;
-  nvrtc().nvrtcGetCUBINSize(program.get(), &size);
+  to.ptx ? nvrtc().nvrtcGetPTXSize(program.get(), &size) : nvrtc().nvrtcGetCUBINSize(program.get(), &size);
   std::vector<char> binary(size);
-  nvrtc().nvrtcGetCUBIN(program.get(), binary.data());
+  to.ptx ? nvrtc().nvrtcGetPTX(program.get(), binary.data()) : nvrtc().nvrtcGetCUBIN(program.get(), binary.data());
   return binary;
 }
 

@@ -14,8 +14,17 @@
 
 namespace pg::cuda {
 
-// Compiles the formulas followed by `source` for an architecture. Throws Error with the compiler's log.
-std::vector<char> compile(int arch, std::string_view source);
+// What modules are compiled to: a cubin of an architecture, or PTX, which drivers translate for it and newer ones.
+struct Target {
+  int arch;
+  bool ptx;
+};
+// Returns a cubin of the architecture or, if NVRTC does not know it, PTX of the newest one before it that NVRTC knows.
+// Throws Error if there is none.
+Target target_for(int arch);
+
+// Compiles the formulas followed by `source`. Throws Error with the compiler's log.
+std::vector<char> compile(const Target& target, std::string_view source);
 
 // Files of the folder $XDG_CACHE_HOME/perigee or ~/.cache/perigee. A file that cannot be read or written or is damaged
 // counts as absent.

@@ -147,7 +147,7 @@ extern "C" const char* perigee_cuda_condition() { return pg::cuda::condition_tex
 // Compiles the formulas and a source for an architecture. Returns the size of the result, or -1 and a text in `error`.
 extern "C" int64_t perigee_cuda_compile(int arch, const char* source, char* error, size_t bytes) {
   try {
-    return int64_t(pg::cuda::compile(arch, source).size());
+    return int64_t(pg::cuda::compile(pg::cuda::target_for(arch), source).size());
   } catch (const std::exception& e) {
     std::string(e.what()).copy(error, bytes - 1);
     return -1;

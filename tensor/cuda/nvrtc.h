@@ -7,7 +7,8 @@
 // clang-format off
 #define PERIGEE_NVRTC_FUNCTIONS(F) \
   F(nvrtcVersion) F(nvrtcCreateProgram) F(nvrtcDestroyProgram) F(nvrtcCompileProgram) F(nvrtcGetProgramLog) \
-  F(nvrtcGetProgramLogSize) F(nvrtcGetCUBIN) F(nvrtcGetCUBINSize)
+  F(nvrtcGetProgramLogSize) F(nvrtcGetCUBIN) F(nvrtcGetCUBINSize) F(nvrtcGetPTX) F(nvrtcGetPTXSize) \
+  F(nvrtcGetNumSupportedArchs) F(nvrtcGetSupportedArchs)
 // clang-format on
 
 namespace pg::cuda {

@@ -26,9 +26,9 @@ std::mutex lock;
 std::map<std::string, Failing> failing;
 std::map<std::string, int> calls;
 
-int gpu_count() {
-  const char* given = std::getenv("PERIGEE_FAKE_GPUS");
-  return given ? std::atoi(given) : 2;
+int number(const char* variable, int otherwise) {
+  const char* given = std::getenv(variable);
+  return given ? std::atoi(given) : otherwise;
 }
 
 struct Kernel {
@@ -53,6 +53,8 @@ CUresult copy_bytes(CUstream to_stream, void* to, const void* from, size_t bytes
 }
 
 }  // namespace
+
+int arch() { return number("PERIGEE_FAKE_ARCH", 80); }
 
 int failure(const char* function) {
   const std::lock_guard hold(lock);
@@ -86,19 +88,17 @@ CUresult cuInit(unsigned) {
   return CUDA_SUCCESS;
 }
 CUresult cuDriverGetVersion(int* version) {
-  *version = std::getenv("PERIGEE_FAKE_VERSION") ? std::atoi(std::getenv("PERIGEE_FAKE_VERSION")) : 13000;
+  *version = fake::number("PERIGEE_FAKE_VERSION", 13000);
   return CUDA_SUCCESS;
 }
-CUresult cuDeviceGetCount(int* count) { return *count = fake::gpu_count(), CUDA_SUCCESS; }
+CUresult cuDeviceGetCount(int* count) { return *count = fake::number("PERIGEE_FAKE_GPUS", 2), CUDA_SUCCESS; }
 CUresult cuDeviceGet(CUdevice* device, int i) { return *device = i, CUDA_SUCCESS; }
 CUresult cuDeviceGetName(char* name, int size, CUdevice) {
   return std::strncpy(name, "Fake GPU", size_t(size)), CUDA_SUCCESS;
 }
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
-  static const char* const given = std::getenv("PERIGEE_FAKE_CAPABILITY");
-  static const int capability = given ? std::atoi(given) : 80;
-  *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? capability / 10
-           : which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? capability % 10
+  *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? fake::arch() / 10
+           : which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? fake::arch() % 10
            : which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? 1
                                                                    : 0;
   return CUDA_SUCCESS;
@@ -174,10 +174,15 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
     const bool known = std::strstr(static_cast<const char*>(image), ".visible .entry set_condition(") != nullptr;
     return *module = fake::condition_module(), known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
   }
+  const char* bytes = static_cast<const char*>(image);
+  if (std::string_view(bytes, 4) == "ptx_") {
+    if (std::atoi(bytes + 4) > fake::arch()) return CUDA_ERROR_INVALID_PTX;
+    bytes += 8;
+  }
   uint64_t size = 0;
-  std::memcpy(&size, image, sizeof size);
+  std::memcpy(&size, bytes, sizeof size);
   const int file = ::memfd_create("kernel", 0);
-  const char* bytes = static_cast<const char*>(image) + sizeof size;
+  bytes += sizeof size;
   if (::write(file, bytes, size) != ssize_t(size)) return CUDA_ERROR_INVALID_IMAGE;
   void* library = ::dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
   // The file stays open: the loader takes files of one name for one library.

@@ -13,6 +13,8 @@ using HostHalf = _Float16;
 
 namespace fake {
 
+int arch();  // of the devices: $PERIGEE_FAKE_ARCH
+
 // Device memory: a part of an area that faults unless work of a stream runs.
 void* allocate(size_t bytes);  // null: there is no room
 void release(void* data);

@@ -30,7 +30,7 @@ end)
 t.test("GPUs without tensor cores for bfloat16 compute attention in float32", function()
   needs_process()
   if t.sanitized then t.skip("AddressSanitizer warns of the fake driver's fibers") end
-  local env = {PERIGEE_FAKE_CAPABILITY = "75"}
+  local env = {PERIGEE_FAKE_ARCH = "75"}
   for name, value in pairs(fake) do env[name] = value end
   local out, err, code = run(env, [[
     local pg, calls = require "perigee", require("tests.cuda.fake").fake_calls

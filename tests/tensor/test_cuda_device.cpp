@@ -125,6 +125,38 @@ TEST_CASE("cuda: compiled kernels are kept on disk, and a damaged file is compil
   check_contains(run(code, {{"XDG_CACHE_HOME", "/proc/absent"}}), "compiled 1");
 }
 
+TEST_CASE("cuda: an architecture that NVRTC does not know gets PTX of an older one") {
+  const auto made = [](const std::map<std::string, std::string>& variables) {
+    const Folder cache;
+    std::map<std::string, std::string> all = variables;
+    all["XDG_CACHE_HOME"] = cache.path().string();
+    const std::string code =
+        "print((pg.ones(2):to('cuda') + 1), 'compiled ' .. fake.fake_calls('nvrtcCompileProgram'))";
+    check_contains(run(code, all), "{2, 2}");
+    check_contains(run(code, all), "compiled 0");
+    std::string names;
+    for (const auto& entry : fs::directory_iterator(cache.path() / "perigee")) {
+      const std::string name = entry.path().filename().string();
+      names += name.substr(0, name.find('-'));
+    }
+    // An NVRTC that knows the architecture makes a cubin.
+    all["PERIGEE_FAKE_ARCHS"] = "75 80 90 " + all["PERIGEE_FAKE_ARCH"];
+    check_contains(run(code, all), names.starts_with("sm_") ? "compiled 0" : "compiled 1");
+    return names;
+  };
+  CHECK(made({{"PERIGEE_FAKE_ARCH", "90"}}) == "sm_90");
+  CHECK(made({{"PERIGEE_FAKE_ARCH", "89"}}) == "compute_80");
+  CHECK(made({{"PERIGEE_FAKE_ARCH", "121"}}) == "compute_90");
+}
+
+TEST_CASE("cuda: a device that is too old is an error") {
+  check_contains(run(kTry, {{"PERIGEE_FAKE_ARCH", "72"}}), "cuda:0 has compute capability 7.2; 7.5 is needed");
+  const Folder empty;
+  check_contains(run("print(select(2, pcall(function() return tostring(pg.ones(2):to('cuda') + 1) end)))",
+                     {{"PERIGEE_FAKE_ARCHS", "90 100"}, {"XDG_CACHE_HOME", empty.path().string()}}),
+                 "cuda: NVRTC 12.0 compiles for newer architectures than sm_80 only");
+}
+
 TEST_CASE("cuda: two processes share a folder of kernels") {
   const Folder cache;
   const std::string code =

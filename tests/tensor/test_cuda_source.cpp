@@ -390,6 +390,8 @@ TEST_CASE("cuda source: NVRTC compiles every kernel" * doctest::skip()) {
       if (all || b.name.size() % 4 == 0) bodies += Operands(b.body, b.gap).call().kernel(b.name);
     compiler.compile("pointwise bodies", bodies.c_str());
   }
+  compiler.arch = 999;  // unknown: PTX
+  compiler.compile("PTX", "");
   if (compiler.absent)
     MESSAGE("no libnvrtc: not compiled");
   else
