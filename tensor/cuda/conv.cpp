@@ -4,6 +4,7 @@
 #include "tensor/cuda/kernels/epilogue_arguments.cuh"
 #include "tensor/cuda/variants.h"
 #include "tensor/error.h"
+#include "tensor/ops/conv_rules.h"
 
 namespace pg::cuda {
 namespace {
@@ -28,23 +29,88 @@ ConvShape conv_shape(const KernelArgs& a, const Dims& x, const Dims& w, const Di
 
 bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 
-bool convolved(Stream& stream, const ConvShape& s, ConvPart part, const View& a, const View& b, const View& to) {
-  const Converted first(stream, a, s.dtype), second(stream, b, s.dtype);
-  return convolve(stream, s, part, first.data(), second.data(), to.data);
+// The arrays of a convolution. One of them is the result.
+struct Arrays {
+  View x, w, y;
+  View& result(ConvPart part) { return part == ConvPart::kForward ? y : part == ConvPart::kInput ? x : w; }
+};
+
+bool convolved(Stream& stream, const ConvShape& s, ConvPart part, Arrays v) {
+  const Converted a(stream, part == ConvPart::kInput ? v.w : v.x, s.dtype);
+  const Converted b(stream, part == ConvPart::kForward ? v.w : v.y, s.dtype);
+  return convolve(stream, s, part, a.data(), b.data(), v.result(part).data);
 }
 
-void run(const KernelArgs& args, ConvShape s, ConvPart part, const View& a, const View& b) {
+// Halves that cuDNN cannot convolve go through float32.
+bool convolved_by_float(Stream& stream, ConvShape s, ConvPart part, Arrays v) {
+  s.dtype = DType::kFloat32;
+  const View to = v.result(part);
+  const Temporary wide(stream, s.dtype, to);
+  v.result(part) = wide.view;
+  if (!convolved(stream, s, part, v)) return false;
+  convert_view(stream, wide.view, to);
+  return true;
+}
+
+bool convolved_any(Stream& stream, const ConvShape& s, ConvPart part, const Arrays& v) {
+  return convolved(stream, s, part, v) || (is_half(s.dtype) && convolved_by_float(stream, s, part, v));
+}
+
+// Replaces a contiguous array by a copy whose dims have another order.
+class Reordered {
+ public:
+  Reordered(Stream& stream, View& v, Dims (*order)(Dims))
+      : stream_(stream),
+        type_{v.dtype(), v.type->device, order(v.shape())},
+        strides_(order(contiguous_strides(v.shape()))),
+        from_{&type_, &strides_, v.data},
+        copy_(stream, v.dtype(), from_) {
+    v = copy_.view;
+  }
+  Reordered(const Reordered&) = delete;
+  void read() const { convert_view(stream_, from_, copy_.view); }
+  void write() const { convert_view(stream_, copy_.view, from_); }
+
+ private:
+  Stream& stream_;
+  const Type type_;
+  const Dims strides_;
+  const View from_;
+  const Temporary copy_;
+};
+
+// Images have the channels last.
+bool convolved_last(Stream& stream, const ConvShape& s, ConvPart part, Arrays v) {
+  if (s.kernel == Three{1, 1, 1}) return convolved_any(stream, s, part, v);  // both orders are the same
+  const Reordered w(stream, v.w, channels_last);
+  if (part != ConvPart::kWeight) w.read();
+  if (!convolved_any(stream, s, part, v)) return false;
+  if (part == ConvPart::kWeight) w.write();
+  return true;
+}
+
+// The same for what cuDNN can only convolve with the channels first.
+bool convolved_first(Stream& stream, ConvShape s, ConvPart part, Arrays v) {
+  s.last = false;
+  const Reordered x(stream, v.x, channels_first), y(stream, v.y, channels_first);
+  if (part != ConvPart::kInput) x.read();
+  if (part != ConvPart::kForward) y.read();
+  if (!convolved_any(stream, s, part, v)) return false;
+  if (part == ConvPart::kInput) x.write();
+  if (part == ConvPart::kForward) y.write();
+  return true;
+}
+
+void run(const KernelArgs& args, const ConvShape& s, ConvPart part, Arrays v) {
   Stream& stream = stream_at(args.stream);
   const View& to = args.out[0];
   if (to.numel() == 0) return;
-  if (a.numel() == 0 || b.numel() == 0) return fill_view(stream, to, 0);
-  if (convolved(stream, s, part, a, b, to)) return;
-  if (is_half(s.dtype)) {
-    s.dtype = DType::kFloat32;
-    const Temporary wide(stream, s.dtype, to);
-    if (convolved(stream, s, part, a, b, wide.view)) return convert_view(stream, wide.view, to);
-  }
-  throw Error(fmt::format("{}: cuDNN has no algorithm for {} arrays of these shapes", args.op.name, name_of(s.dtype)));
+  if (v.x.numel() == 0 || v.w.numel() == 0 || v.y.numel() == 0) return fill_view(stream, to, 0);
+  if (s.last ? convolved_last(stream, s, part, v) || convolved_first(stream, s, part, v)
+             : convolved_any(stream, s, part, v))
+    return;
+  throw Error(fmt::format("{}: cuDNN has no algorithm for {} arrays of these shapes", args.op.name,
+                          name_of(is_half(s.dtype) ? DType::kFloat32 : s.dtype)));
 }
 
 // The text of an activation of v. Its parameters are those of the op of its name.
@@ -54,34 +120,42 @@ std::string activation_text(const std::string& name) {
   return name.empty() ? "v" : "apply<\"" + name + "\">({{0}}, v)";
 }
 
+template <bool kLast>
 void finish(const KernelArgs& a, const std::string& activation, double slope) {
-  const int dims = a.in[1].rank() - 2;
-  finish_product(stream_at(a.stream), a.out[0], a.in[2], a.in[1].size(0), plane_of(a.out[0].shape(), dims), activation,
-                 slope);
+  const int64_t plane = kLast ? 1 : plane_of(a.out[0].shape(), a.in[1].rank() - 2);
+  finish_product(stream_at(a.stream), a.out[0], a.in[2], a.in[1].size(0), plane, activation, slope);
 }
 
-void forward(const KernelArgs& a) {
-  run(a, conv_shape(a, a.in[0].shape(), a.in[1].shape(), a.out[0].shape()), ConvPart::kForward, a.in[0], a.in[1]);
+template <bool kLast>
+void run(const KernelArgs& a, ConvPart part, const Arrays& v) {
+  const auto plain = [](const Dims& shape) { return kLast ? channels_first(shape) : shape; };
+  ConvShape s = conv_shape(a, plain(v.x.shape()), v.w.shape(), plain(v.y.shape()));
+  s.last = kLast;
+  run(a, s, part, v);
 }
 
+template <bool kLast>
 void conv(const KernelArgs& a) {
-  forward(a);
-  finish(a, "", 0);
+  run<kLast>(a, ConvPart::kForward, {a.in[0], a.in[1], a.out[0]});
+  finish<kLast>(a, "", 0);
 }
 
+template <bool kLast>
 void conv_act(const KernelArgs& a) {
-  forward(a);
-  finish(a, a.attr<std::string>("activation"), a.attr<double>("slope"));
+  run<kLast>(a, ConvPart::kForward, {a.in[0], a.in[1], a.out[0]});
+  finish<kLast>(a, a.attr<std::string>("activation"), a.attr<double>("slope"));
 }
 
-void conv_by_input(const KernelArgs& a) {
-  const View &dy = a.in[0], &w = a.in[1];
-  run(a, conv_shape(a, a.out[0].shape(), w.shape(), dy.shape()), ConvPart::kInput, w, dy);
-}
+void conv_by_input(const KernelArgs& a) { run<false>(a, ConvPart::kInput, {a.out[0], a.in[1], a.in[0]}); }
+void conv_by_weight(const KernelArgs& a) { run<false>(a, ConvPart::kWeight, {a.in[0], a.out[0], a.in[1]}); }
 
-void conv_by_weight(const KernelArgs& a) {
-  const View &x = a.in[0], &dy = a.in[1];
-  run(a, conv_shape(a, x.shape(), a.out[0].shape(), dy.shape()), ConvPart::kWeight, x, dy);
+// Tensor cores, which float32 does not use, read images with the channels last: cuDNN reorders others in each call.
+// They take 8 channels at once, so that groups of few channels have no use for them.
+bool pays(const KernelArgs& a, bool) {
+  const DType t = a.out[0].dtype();
+  const int64_t groups = a.attr<int64_t>("groups"), in = a.in[0].shape().back(), out = a.out[0].shape().back();
+  const bool wide_groups = groups == 1 || (in / groups % 8 == 0 && out / groups % 8 == 0);
+  return is_half(t) && a.in[0].dtype() == t && a.in[1].dtype() == t && wide_groups;
 }
 
 }  // namespace
@@ -100,10 +174,12 @@ std::string epilogue_types(DType y, DType bias, const std::string& activation) {
 }
 
 std::vector<KernelRow> conv_rows() {
-  return {{"conv1d", conv},
-          {"conv2d", conv},
-          {"conv3d", conv},
-          {"conv_act", conv_act},
+  return {{"conv1d", conv<false>},
+          {"conv2d", conv<false>},
+          {"conv3d", conv<false>},
+          {"conv_act", conv_act<false>},
+          {"conv_last", conv<true>, kContiguousInputs, nullptr, pays},
+          {"conv_act_last", conv_act<true>, kContiguousInputs, nullptr, pays},
           {"conv_by_input", conv_by_input},
           {"conv_by_weight", conv_by_weight}};
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "tensor/cuda/cudnn.h"
 #include "tensor/cuda/launch.h"
@@ -89,7 +90,11 @@ struct Sizes {
 void describe(const TensorDescriptor& to, const ConvShape& s, int64_t channels, const Three& spatial) {
   const Sizes sizes(s, {s.n, channels}, spatial);
   std::vector<int> strides(sizes.values.size(), 1);
-  for (size_t d = strides.size() - 1; d > 0; --d) strides[d - 1] = strides[d] * sizes.values[d];
+  int stride = 1;
+  const auto place = [&](size_t d) { strides[d] = std::exchange(stride, stride * sizes.values[d]); };
+  if (s.last) place(1);
+  for (size_t d = strides.size(); d-- > 0;)
+    if (d != 1 || !s.last) place(d);
   cudnn().cudnnSetTensorNdDescriptor(to.get(), type_of(s.dtype), sizes.count(), sizes.data(), strides.data());
 }
 
@@ -97,7 +102,8 @@ void describe(const Plan& plan, const ConvShape& s) {
   describe(plan.x, s, s.in_channels, s.in);
   describe(plan.y, s, s.out_channels, s.out);
   const Sizes kernel(s, {s.out_channels, s.in_channels / s.groups}, s.kernel);
-  cudnn().cudnnSetFilterNdDescriptor(plan.w.get(), type_of(s.dtype), CUDNN_TENSOR_NCHW, kernel.count(), kernel.data());
+  cudnn().cudnnSetFilterNdDescriptor(plan.w.get(), type_of(s.dtype), s.last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
+                                     kernel.count(), kernel.data());
   const Sizes padding(s, {}, s.padding), stride(s, {}, s.stride), dilation(s, {}, s.dilation);
   cudnn().cudnnSetConvolutionNdDescriptor(plan.conv.get(), padding.count(), padding.data(), stride.data(),
                                           dilation.data(), CUDNN_CROSS_CORRELATION,

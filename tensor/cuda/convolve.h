@@ -11,6 +11,7 @@ namespace pg::cuda {
 struct ConvShape {
   DType dtype = DType::kFloat32;
   bool volume = false;  // whether the first spatial dim is more than a leading one
+  bool last = false;    // images are (N, spatial..., C), and weights (O, spatial..., I / groups)
   int64_t n = 1, in_channels = 0, out_channels = 0, groups = 1;
   Three in{}, kernel{}, out{}, stride{}, padding{}, dilation{};
   auto operator<=>(const ConvShape&) const = default;

@@ -3,6 +3,7 @@
 #include "tensor/cuda/kernels/pool_arguments.cuh"
 #include "tensor/cuda/variants.h"
 #include "tensor/cuda/windows.h"
+#include "tensor/ops/conv_rules.h"
 
 namespace pg::cuda {
 namespace {
@@ -21,6 +22,7 @@ PoolArgs window_args(const KernelArgs& a, const Dims& in, int dims) {
   args.x = a.in[0].data;
   args.y = a.out[0].data;
   args.count = a.out[0].numel();
+  args.channels = 1;
   for (size_t d = 0; d < 3; ++d) args.axis[d] = {size[d], 1, kernel[d], stride[d], padding[d], dilation[d]};
   return args;
 }
@@ -45,6 +47,15 @@ void max_pool(const KernelArgs& a) {
   run(a, "max_pool", args);
 }
 
+// Of images (N, spatial..., C).
+PoolArgs pool_args_last(const KernelArgs& a) {
+  PoolArgs args = pool_args(a, channels_first(a.in[0].shape()), channels_first(a.out[0].shape()), a.in[0].rank() - 2);
+  args.channels = a.in[0].shape().back();
+  return args;
+}
+
+void max_pool_last(const KernelArgs& a) { run(a, "max_pool", pool_args_last(a)); }
+
 void set_divisor(const KernelArgs& a, PoolArgs& args) {
   args.counts_padding = a.attr<bool>("count_include_pad");
   if (a.has_attr("divisor_override")) args.divisor = a.attr<int64_t>("divisor_override");
@@ -53,6 +64,12 @@ void set_divisor(const KernelArgs& a, PoolArgs& args) {
 template <int kDims>
 void avg_pool(const KernelArgs& a) {
   PoolArgs args = pool_args(a, a.in[0].shape(), a.out[0].shape(), kDims);
+  set_divisor(a, args);
+  run(a, "avg_pool", args);
+}
+
+void avg_pool_last(const KernelArgs& a) {
+  PoolArgs args = pool_args_last(a);
   set_divisor(a, args);
   run(a, "avg_pool", args);
 }
@@ -118,6 +135,8 @@ std::vector<KernelRow> pool_rows() {
   return {{"max_pool", max_pool},
           {"max_pool_backward", max_pool_backward},
           {"max_pool_take", max_pool_take},
+          {"max_pool_last", max_pool_last},
+          {"avg_pool_last", avg_pool_last},
           {"avg_pool1d", avg_pool<1>},
           {"avg_pool2d", avg_pool<2>},
           {"avg_pool3d", avg_pool<3>},

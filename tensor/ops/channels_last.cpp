@@ -1,7 +1,5 @@
 // Convolutions and pooling of images whose channels are the last dim: (N, spatial..., C). The pass `layout` creates
 // these ops; scripts cannot. An op has the inputs and attributes of its form for (N, C, spatial...), and computes it.
-#include <algorithm>
-
 #include "tensor/context.h"
 #include "tensor/ops/conv_rules.h"
 #include "tensor/rule.h"
@@ -65,15 +63,6 @@ OpDef last(const char* name, const char* doc, const OpDef& plain) {
 }
 
 }  // namespace
-
-Dims channels_first(Dims shape) {
-  std::rotate(shape.begin() + 1, shape.end() - 1, shape.end());
-  return shape;
-}
-Dims channels_last(Dims shape) {
-  std::rotate(shape.begin() + 1, shape.begin() + 2, shape.end());
-  return shape;
-}
 
 void add_channels_last_ops(Registry& r) {
   std::vector<OpDef> rows = {

@@ -1,5 +1,7 @@
 // Reads the attributes of convolutions and pooling, and expands them to the spatial dims.
 #pragma once
+#include <algorithm>
+
 #include "tensor/op.h"
 
 namespace pg {
@@ -19,8 +21,14 @@ Window window_of(const AttrReader& c, int count);
 
 // Moves the channels of a shape (N, C, spatial...) or (N, spatial..., C). For the numbers of dims they return the
 // order that a permutation to that form takes.
-Dims channels_last(Dims shape);
-Dims channels_first(Dims shape);
+inline Dims channels_last(Dims shape) {
+  std::rotate(shape.begin() + 1, shape.begin() + 2, shape.end());
+  return shape;
+}
+inline Dims channels_first(Dims shape) {
+  std::rotate(shape.begin() + 1, shape.end() - 1, shape.end());
+  return shape;
+}
 
 void add_pool_ops(Registry& registry);  // parts of the family, called by add_conv_ops
 void add_resample_ops(Registry& registry);

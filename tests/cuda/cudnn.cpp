@@ -15,10 +15,12 @@ struct cudnnContext {
 struct cudnnTensorStruct {
   cudnnDataType_t type;
   std::vector<int> sizes;
+  bool first = false, last = false;  // whether the channels may be the first or the last dim of an image
 };
 struct cudnnFilterStruct {
   cudnnDataType_t type;
   std::vector<int> sizes;
+  bool last = false;
 };
 struct cudnnConvolutionStruct {
   std::vector<int> padding, stride, dilation;
@@ -52,7 +54,7 @@ int64_t product(const std::vector<int>& sizes) {
 
 // The sizes of a convolution with three spatial dims.
 struct Sizes {
-  bool valid = false;
+  bool valid = false, last = false;
   int64_t n = 0, groups = 1, inputs = 0, outputs = 0;  // channels of a group
   int64_t in[3], kernel[3], out[3], stride[3], padding[3], dilation[3];
 
@@ -64,6 +66,8 @@ struct Sizes {
     if (x.type != w.type || x.type != y.type || x.sizes[0] != y.sizes[0] || x.sizes[1] != w.sizes[1] * c.groups ||
         y.sizes[1] != w.sizes[0] || w.sizes[0] % c.groups != 0)
       return;
+    last = w.last;
+    if (last ? !x.last || !y.last : !x.first || !y.first) return;
     if ((c.compute == CUDNN_DATA_DOUBLE) != (x.type == CUDNN_DATA_DOUBLE)) return;
     n = x.sizes[0], groups = c.groups, inputs = w.sizes[1], outputs = w.sizes[0] / c.groups;
     for (size_t d = 0; d < 3; ++d) {
@@ -84,18 +88,22 @@ struct Sizes {
     for (int64_t image = 0; image < n; ++image)
       for (int64_t o = 0; o < groups * outputs; ++o)
         for (int64_t c = 0; c < inputs; ++c)
-          planes(f, image * groups * inputs + o / outputs * inputs + c, o * inputs + c, image * groups * outputs + o);
+          planes(f, {image, groups * inputs, o / outputs * inputs + c}, {o, inputs, c}, {image, groups * outputs, o});
   }
 
  private:
+  struct Plane {
+    int64_t image, channels, channel;
+  };
+  int64_t place(const Plane& p, const int64_t* size, int64_t i) const {
+    const int64_t elements = size[0] * size[1] * size[2];
+    return last ? (p.image * elements + i) * p.channels + p.channel : (p.image * p.channels + p.channel) * elements + i;
+  }
   template <class F>
-  void planes(F f, int64_t x, int64_t w, int64_t y) const {
+  void planes(F f, const Plane& x, const Plane& w, const Plane& y) const {
     for (int64_t k = 0; k < kernel[0] * kernel[1] * kernel[2]; ++k)
-      for (int64_t o = 0; o < out[0] * out[1] * out[2]; ++o) {
-        const int64_t i = source(k, o);
-        if (i >= 0)
-          f(x * in[0] * in[1] * in[2] + i, w * kernel[0] * kernel[1] * kernel[2] + k, y * out[0] * out[1] * out[2] + o);
-      }
+      for (int64_t o = 0; o < out[0] * out[1] * out[2]; ++o)
+        if (const int64_t i = source(k, o); i >= 0) f(place(x, in, i), place(w, kernel, k), place(y, out, o));
   }
   int64_t source(int64_t k, int64_t o) const {  // -1: in the padding
     int64_t at[3];
@@ -177,10 +185,17 @@ cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* made) { MADE(
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t gone) { GONE; }
 cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataType_t type, int count, const int* sizes,
                                          const int* strides) {
-  int64_t stride = 1;
-  for (int i = count - 1; i >= 0; stride *= sizes[i], --i)
-    if (sizes[i] < 1 || strides[i] != stride) return CUDNN_STATUS_BAD_PARAM;
-  *d = {type, {sizes, sizes + count}};
+  const auto ordered = [&](bool last) {
+    int64_t stride = 1;
+    bool fits = true;
+    const auto visit = [&](int i) { fits &= sizes[i] > 0 && strides[i] == stride, stride *= sizes[i]; };
+    if (last) visit(1);
+    for (int i = count - 1; i >= 0; --i)
+      if (i != 1 || !last) visit(i);
+    return fits;
+  };
+  *d = {type, {sizes, sizes + count}, ordered(false), ordered(true)};
+  if (!d->first && !d->last) return CUDNN_STATUS_BAD_PARAM;
   return count == 4 || count == 5 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t* made) { MADE(cudnnFilterStruct); }
@@ -189,8 +204,8 @@ cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t d, cudnnDataTyp
                                          int count, const int* sizes) {
   for (int i = 0; i < count; ++i)
     if (sizes[i] < 1) return CUDNN_STATUS_BAD_PARAM;
-  *d = {type, {sizes, sizes + count}};
-  return format == CUDNN_TENSOR_NCHW ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+  *d = {type, {sizes, sizes + count}, format == CUDNN_TENSOR_NHWC};
+  return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t* made) { MADE(cudnnConvolutionStruct); }
 cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t gone) { GONE; }

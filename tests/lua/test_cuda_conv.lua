@@ -39,6 +39,51 @@ t.test("what cuDNN refuses or fails at is an error of the op", function()
   t.equal(pg.conv2d(x, w, {padding = {1, 3}}).shape, {1, 2, 5, 9})
 end)
 
+-- A net whose images have their channels last inside of a plan. Pooling and a group of few channels are part of it.
+local function net_of(dtype)
+  local nn = pg.nn
+  pg.manual_seed(3)
+  local net = nn.Sequential(
+    nn.Conv2D(8, 3, {in_channels = 3, padding = 1}), nn.Activation("relu"), nn.MaxPool2D(3, {strides = 2, padding = 1}),
+    nn.Conv2D(16, 3, {in_channels = 8, strides = 2, padding = 1}), nn.Activation("silu"),
+    nn.AvgPool2D(2), nn.Conv2D(8, 1, {in_channels = 16}))
+  net:initialize(pg.init.Normal(0.3))
+  net:cast(dtype)
+  return net
+end
+
+local function count(text, name)
+  local _, n = text:gsub(" = " .. name .. "%(", "")
+  return n
+end
+
+t.test("halves have their channels last inside of a plan", function()
+  for _, dtype in ipairs{"float16", "bfloat16", "float32"} do
+    local half = dtype ~= "float32"
+    local net, x = net_of(dtype), ((pg.range(1, 2 * 3 * 11 * 9) * 0.37):sin()):reshape(2, 3, 11, 9):to(dtype)
+    local plain = net(x)
+    local f = pg.jit(function(v) return net(v) end)
+    t.close(f(x), plain, {rtol = half and 2e-2 or 1e-5, atol = half and 2e-2 or 1e-5})
+    local text = f:graph():optimized()
+    t.equal({count(text, "conv_act_last"), count(text, "conv_last"), count(text, "max_pool_last"), count(text, "avg_pool_last")},
+            half and {2, 1, 1, 1} or {0, 0, 0, 0}, text)
+    net:to("cpu")
+    t.close(net(x:to("cpu")), plain:to("cpu"), {rtol = half and 2e-2 or 1e-5, atol = half and 2e-2 or 1e-5})
+  end
+end)
+
+t.test("what cuDNN lacks with the channels last goes through the plain form", function()
+  local f = pg.jit(function(x, w) return pg.conv2d(x, w, {padding = 1}) end)
+  local x, w = pg.range(1, 2 * 2 * 16):reshape(2, 2, 4, 4):to("float16") / 64, weights("float16")
+  local expected = f(x, w)
+  t.check(f:graph():optimized():find("conv_last", 1, true), "the plain form is in the plan")
+  local y = (pg.range(1, 5 * 2 * 16):reshape(5, 2, 4, 4):to("float16") / 64)
+  local calls = fake.fake_calls("cudnnConvolutionForward")
+  fake.fake_fail("cudnnConvolutionForward", 1, not_supported, 4)  -- both algorithms for halves, and both for float32
+  t.equal(f(y, w)[{{1, 2}}]:totable(), expected:totable())
+  t.equal(fake.fake_calls("cudnnConvolutionForward"), calls + 5)
+end)
+
 t.test("labels outside the classes are reported late", function()
   local x = pg.zeros(2, 3)
   local loss = pg.cross_entropy(x, pg.tensor({1, 4}, {dtype = "int64"}))

@@ -4,14 +4,17 @@ namespace pg::kernels {
 
 using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// The plane of element i of an array whose planes have these sizes, and its coordinates.
+// The plane of element i of an array whose planes have these sizes, and its coordinates. A position has `channels`
+// elements, of which this is number `channel`.
 struct Place {
-  int64_t plane, at[3];
+  int64_t plane, at[3], channel;
 };
 template <int64_t WindowAxis::*size>
-__device__ inline Place place_of(const WindowAxis* axis, int64_t i) {
+__device__ inline Place place_of(const WindowAxis* axis, int64_t i, int64_t channels = 1) {
   Place p;
   I rest = I(i);
+  p.channel = rest % I(channels);
+  rest /= I(channels);
   for (int d = 2; d >= 0; --d) {
     p.at[d] = rest % I(axis[d].*size);
     rest /= I(axis[d].*size);
@@ -49,18 +52,18 @@ __device__ inline int64_t in_plane(const WindowAxis* axis) { return axis[0].in *
 
 PERIGEE_KERNEL(max_pool, PoolArgs) {
   for (int64_t i = thread_index(); i < a.count; i += thread_count()) {
-    const Place p = place_of<&WindowAxis::out>(a.axis, i);
-    const T* x = static_cast<const T*>(a.x) + p.plane * in_plane(a.axis);
+    const Place p = place_of<&WindowAxis::out>(a.axis, i, a.channels);
+    const T* x = static_cast<const T*>(a.x) + p.plane * in_plane(a.axis) * a.channels + p.channel;
     Span w[3];
     for (int d = 0; d < 3; ++d) w[d] = window(a.axis[d], p.at[d]);
     C best = -std::numeric_limits<C>::infinity();
     int64_t at = (w[0].first * a.axis[1].in + w[1].first) * a.axis[2].in + w[2].first;
     each_element(a.axis, w, [&](int64_t k) {
-      const C v = C(widen(x[k]));
+      const C v = C(widen(x[k * a.channels]));
       if (v > best || v != v) best = v, at = k;
     });
     static_cast<T*>(a.y)[i] = convert_one<T>(best);
-    a.index[i] = int32_t(at);
+    if (a.index) a.index[i] = int32_t(at);
   }
 }
 
@@ -71,12 +74,12 @@ __device__ inline C divisor_of(const PoolArgs& a, const Span* w) {
 
 PERIGEE_KERNEL(avg_pool, PoolArgs) {
   for (int64_t i = thread_index(); i < a.count; i += thread_count()) {
-    const Place p = place_of<&WindowAxis::out>(a.axis, i);
-    const T* x = static_cast<const T*>(a.x) + p.plane * in_plane(a.axis);
+    const Place p = place_of<&WindowAxis::out>(a.axis, i, a.channels);
+    const T* x = static_cast<const T*>(a.x) + p.plane * in_plane(a.axis) * a.channels + p.channel;
     Span w[3];
     for (int d = 0; d < 3; ++d) w[d] = window(a.axis[d], p.at[d]);
     C sum = 0;
-    each_element(a.axis, w, [&](int64_t k) { sum += C(widen(x[k])); });
+    each_element(a.axis, w, [&](int64_t k) { sum += C(widen(x[k * a.channels])); });
     static_cast<T*>(a.y)[i] = convert_one<T>(sum / divisor_of(a, w));
   }
 }

@@ -14,7 +14,8 @@ struct WindowAxis {
 struct PoolArgs {
   const void* x;
   void* y;
-  int32_t* index;          // of max_pool: the positions of the maxima in their planes
+  int32_t* index;          // of max_pool: the positions of the maxima in their planes, or null
+  int64_t channels;        // of each position of a plane: 1 unless the channels are the last dim
   int64_t count;           // of y
   int64_t divisor;         // of means, or 0 for the number of elements of the window
   int32_t counts_padding;  // whether that number includes the padding
