@@ -3,8 +3,9 @@
 // of the graph. The image is reordered only where it enters a chain. Pointwise ops, pooling, concatenation of channels
 // and sums over all positions belong to a chain; other ops read the permutation.
 //
-// Programs that compute gradients of weights keep the plain form: their kernels read plain images, and each image would
-// be kept in both forms.
+// Programs that compute gradients of weights have this form where the device's kernels of these gradients pay on it,
+// too; otherwise each image would be kept in both forms. Batch normalization then belongs to a chain as that of a
+// matrix, whose rows are all positions, and images that meet a chain are reordered.
 //
 // Convolutions add up in another order, so results differ by a few units in the last place of the largest term of a
 // sum, relatively 1e-5 in float32. Outputs of the graph are row-major, as without the pass.
@@ -25,9 +26,34 @@ Dims numbers_of_dims(int rank) {
   return dims;
 }
 
+using Types = SmallVector<Type, 4>;
+
+// Whether the device's kernel of an op with the channels last pays for the node of its plain form. `in`, `out`: the
+// types of that kernel; those of absent inputs are not read.
+bool kernel_pays(const OpDef& op, const Node& node, const Types& in, const Type& out, bool reorders) {
+  const KernelRow row = kernel_row(op, out.device, std::span<const Type>(in.data(), in.size()));
+  if (!row.fn || !row.pays) return false;
+  SmallVector<View, 4> views;
+  for (size_t i = 0; i < in.size(); ++i)
+    views.push_back(node.inputs[i].is_none() ? View{} : View{&in[i], nullptr, nullptr});
+  const View result{&out, nullptr, nullptr};
+  auto no_allocation = [](int, const Dims&) -> View { return {}; };
+  return row.pays(KernelArgs{op, {views.data(), views.size()}, {&result, 1}, node.attrs, no_allocation}, reorders);
+}
+
+// Whether a gradient by weights pays on images with the channels last.
+bool gradient_pays(const Graph& graph, const Node& node) {
+  Types types;
+  for (const Operand& operand : node.inputs) types.push_back(graph.type(operand));
+  const OpDef* op = node.op->channels_last(AttrReader(*node.op, node.attrs), types[0].shape.size());
+  if (!op) return false;
+  for (Type& t : types) t.shape = channels_last(t.shape);
+  return kernel_pays(*op, node, types, node.types[0], true);
+}
+
 class Layouts {
  public:
-  explicit Layouts(Graph graph) : rewrite_(std::move(graph)), reads_more_(rewrite_.size()) {
+  Layouts(Graph graph, bool learns) : rewrite_(std::move(graph)), learns_(learns), reads_more_(rewrite_.size()) {
     const auto read = [&](const Operand& operand) {
       if (operand.is_node() && operand.output > 0) reads_more_[size_t(operand.node)] = true;
     };
@@ -40,14 +66,13 @@ class Layouts {
     for (size_t i = 0; i < rewrite_.size(); ++i) {
       Node node = rewrite_.take(i);
       line_ = node.line;
+      if (learns_ && (gradient_of_weight(i, node) || normalized(i, node))) continue;
       const Operand last = in_chain(i, node);
       if (last.is_none()) {
         rewrite_.keep(i, rewrite_.append(std::move(node)));
         continue;
       }
-      const Operand plain = permuted(last, false);
-      rewrite_.replace(i, 0, plain);
-      last_[plain.node] = last;
+      replace(i, last);
     }
     if (last_.empty()) return rewrite_.finish();
     Graph graph = rewrite_.finish();
@@ -58,6 +83,13 @@ class Layouts {
  private:
   const Type& type(const Operand& operand) const { return rewrite_.graph().type(operand); }
   int rank(const Operand& operand) const { return type(operand).shape.size(); }
+
+  // Replaces the first output of an old node by a permutation of its form with the channels last.
+  void replace(size_t i, const Operand& last) {
+    const Operand plain = permuted(last, false);
+    rewrite_.replace(i, 0, plain);
+    last_[plain.node] = last;
+  }
 
   Operand permuted(const Operand& x, bool last) {
     const Dims dims = numbers_of_dims(rank(x)), order = last ? channels_last(dims) : channels_first(dims);
@@ -99,25 +131,50 @@ class Layouts {
   }
 
   bool pays(const OpDef& op, const Node& node) const {
-    Type in = type(node.inputs[0]), out = node.types[0];
-    in.shape = channels_last(in.shape), out.shape = channels_last(out.shape);
-    SmallVector<Type, 4> types;
+    Types types;
     for (const Operand& operand : node.inputs) types.push_back(operand.is_none() ? Type{} : type(operand));
-    types[0] = in;
-    const KernelRow row = kernel_row(op, out.device, std::span<const Type>(types.data(), types.size()));
-    if (!row.fn || !row.pays) return false;
-    SmallVector<View, 4> views;
-    for (size_t i = 0; i < types.size(); ++i) {
-      const bool absent = node.inputs[i].is_none();
-      views.push_back(absent ? View{} : View{&types[i], nullptr, nullptr});
-    }
-    const View result{&out, nullptr, nullptr};
-    auto no_allocation = [](int, const Dims&) -> View { return {}; };
-    return row.pays(KernelArgs{op, {views.data(), views.size()}, {&result, 1}, node.attrs, no_allocation},
-                    existing(node.inputs[0]).is_none());
+    Type out = node.types[0];
+    types[0].shape = channels_last(types[0].shape), out.shape = channels_last(out.shape);
+    return kernel_pays(op, node, types, out, existing(node.inputs[0]).is_none());
   }
 
-  // All operands must be numbers, have this form, have one element, or be one value per channel.
+  bool gradient_of_weight(size_t i, const Node& node) {
+    if (!node.is<"conv_by_weight">()) return false;
+    const OpDef* op = node.op->channels_last(AttrReader(*node.op, node.attrs), rank(node.inputs[0]));
+    const Operand x = with_channels_last(node.inputs[0]), dy = with_channels_last(node.inputs[1]);
+    rewrite_.replace(i, 0, rewrite_.emit(*op, Operands{x, dy}, node.attrs, line_));
+    return true;
+  }
+
+  // Batch normalization, or a gradient of it, of the matrix (positions, channels).
+  bool normalized(size_t i, const Node& node) {
+    if (!node.is<"batch_norm_train", "batch_norm_apply", "batch_norm_sums", "batch_norm_dx">()) return false;
+    const Dims shape = type(node.inputs[0]).shape;
+    const auto is_image = [&](const Operand& x) { return x.is_node() && rank(x) == shape.size(); };
+    if (shape.size() < 3 || std::none_of(node.inputs.begin(), node.inputs.end(),
+                                         [&](const Operand& x) { return is_image(x) && !existing(x).is_none(); }))
+      return false;
+    const int64_t channels = shape[1], rows = channels ? numel(shape) / channels : 0;
+    Operands inputs;
+    for (const Operand& x : node.inputs)
+      inputs.push_back(is_image(x) ? reshaped(with_channels_last(x), {rows, channels}) : x);
+    const Operand first = rewrite_.emit(*node.op, inputs, node.attrs, line_);
+    for (size_t k = 0; k < node.types.size(); ++k) {
+      const Operand output{first.node, int32_t(k)};
+      if (node.types[k].shape.size() < 2)
+        rewrite_.replace(i, k, output);
+      else
+        replace(i, reshaped(output, channels_last(shape)));
+    }
+    return true;
+  }
+
+  Operand reshaped(const Operand& x, const Dims& shape) {
+    return rewrite_.emit<"reshape_to">({x}, {{"shape", Ints(shape.begin(), shape.end())}}, line_);
+  }
+
+  // All operands must be numbers, have this form, have one element, or be one value per channel. Gradients also meet
+  // images that do not have it yet.
   Operand pointwise(const Node& node) {
     if (node.types.size() != 1) return {};
     const Dims& shape = node.types[0].shape;
@@ -128,13 +185,17 @@ class Layouts {
       if (!x.is_node()) continue;
       if (const Operand last = existing(x); !last.is_none() && type(x).shape == shape)
         inputs.back() = last, chained = true;
+      else if (learns_ && type(x).shape == shape && shape.size() > 2)
+        continue;
       else if (numel(type(x).shape) != 1 && !is_per_channel(type(x).shape, shape))
         return {};
     }
     if (!chained) return {};
-    for (Operand& x : inputs)
-      if (x.is_node() && is_per_channel(type(x).shape, shape) && numel(type(x).shape) != 1)
-        x = rewrite_.emit<"reshape_to">({x}, {{"shape", Ints{numel(type(x).shape)}}}, line_);
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      Operand& x = inputs[k];
+      if (!x.is_node() || numel(type(x).shape) == 1 || !(x == node.inputs[k])) continue;
+      x = is_per_channel(type(x).shape, shape) ? reshaped(x, {numel(type(x).shape)}) : with_channels_last(x);
+    }
     return rewrite_.emit(*node.op, inputs, node.attrs, line_);
   }
   static bool is_per_channel(const Dims& shape, const Dims& image) {
@@ -193,6 +254,7 @@ class Layouts {
   }
 
   Rewrite rewrite_;
+  const bool learns_;                // the program computes gradients of weights
   std::vector<char> reads_more_;     // by old node: something reads another output than the first
   std::map<int32_t, Operand> last_;  // by new node: its first output with the channels last
   int32_t line_ = -1;
@@ -201,9 +263,13 @@ class Layouts {
 }  // namespace
 
 Graph choose_layouts(Graph graph) {
-  const bool learns =
-      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) { return node.is<"conv_by_weight">(); });
-  return learns ? graph : Layouts(std::move(graph)).run();
+  bool learns = false;
+  for (const Node& node : graph.nodes) {
+    if (!node.is<"conv_by_weight">()) continue;
+    if (!gradient_pays(graph, node)) return graph;
+    learns = true;
+  }
+  return Layouts(std::move(graph), learns).run();
 }
 
 }  // namespace pg

@@ -146,17 +146,25 @@ void conv_act(const KernelArgs& a) {
   finish<kLast>(a, a.attr<std::string>("activation"), a.attr<double>("slope"));
 }
 
-void conv_by_input(const KernelArgs& a) { run<false>(a, ConvPart::kInput, {a.out[0], a.in[1], a.in[0]}); }
-void conv_by_weight(const KernelArgs& a) { run<false>(a, ConvPart::kWeight, {a.in[0], a.out[0], a.in[1]}); }
+template <bool kLast>
+void conv_by_input(const KernelArgs& a) {
+  run<kLast>(a, ConvPart::kInput, {a.out[0], a.in[1], a.in[0]});
+}
+template <bool kLast>
+void conv_by_weight(const KernelArgs& a) {
+  run<kLast>(a, ConvPart::kWeight, {a.in[0], a.out[0], a.in[1]});
+}
 
 // Tensor cores, which float32 does not use, read images with the channels last: cuDNN reorders others in each call.
 // They take 8 channels at once, so that groups of few channels have no use for them.
-bool pays(const KernelArgs& a, bool) {
+bool pays(const KernelArgs& a, const View& x, const View& y) {
   const DType t = a.out[0].dtype();
-  const int64_t groups = a.attr<int64_t>("groups"), in = a.in[0].shape().back(), out = a.out[0].shape().back();
+  const int64_t groups = a.attr<int64_t>("groups"), in = x.shape().back(), out = y.shape().back();
   const bool wide_groups = groups == 1 || (in / groups % 8 == 0 && out / groups % 8 == 0);
   return is_half(t) && a.in[0].dtype() == t && a.in[1].dtype() == t && wide_groups;
 }
+bool pays(const KernelArgs& a, bool) { return pays(a, a.in[0], a.out[0]); }
+bool by_weight_pays(const KernelArgs& a, bool) { return pays(a, a.in[0], a.in[1]); }
 
 }  // namespace
 
@@ -180,8 +188,10 @@ std::vector<KernelRow> conv_rows() {
           {"conv_act", conv_act<false>},
           {"conv_last", conv<true>, kContiguousInputs, nullptr, pays},
           {"conv_act_last", conv_act<true>, kContiguousInputs, nullptr, pays},
-          {"conv_by_input", conv_by_input},
-          {"conv_by_weight", conv_by_weight}};
+          {"conv_by_input", conv_by_input<false>},
+          {"conv_by_weight", conv_by_weight<false>},
+          {"conv_by_input_last", conv_by_input<true>, kContiguousInputs, nullptr, pays},
+          {"conv_by_weight_last", conv_by_weight<true>, kContiguousInputs, nullptr, by_weight_pays}};
 }
 
 }  // namespace pg::cuda

@@ -13,25 +13,43 @@ const OpDef& plain_conv(int rank) {
   return rank == 3 ? op_named<"conv1d">() : rank == 4 ? op_named<"conv2d">() : op_named<"conv3d">();
 }
 const OpDef& plain_conv_act(int) { return op_named<"conv_act">(); }
+const OpDef& plain_conv_by_input(int) { return op_named<"conv_by_input">(); }
 const OpDef& plain_max_pool(int) { return op_named<"max_pool">(); }
 const OpDef& plain_avg_pool(int rank) {
   return rank == 3 ? op_named<"avg_pool1d">() : rank == 4 ? op_named<"avg_pool2d">() : op_named<"avg_pool3d">();
 }
 
-template <PlainFn kPlain>
-void infer_last(Infer& c) {
+// The type of the first output of the plain form. The first `images` inputs are images.
+Type infer_plain(Infer& c, const OpDef& plain, size_t images) {
+  SmallVector<Value, 4> inputs(c.inputs());
+  for (size_t i = 0; i < images; ++i) {
+    Type image = c.type(i);
+    image.shape = channels_first(image.shape);
+    inputs[i] = Value(Array::make(image));
+  }
+  SmallVector<Type, 2> types;
+  infer_types(plain, {inputs.data(), inputs.size()}, c.attrs(), types);
+  return types[0];
+}
+
+void check_ranks(Infer& c, const char* told) {
   if (c.rank(0) < 3 || c.rank(0) > 5) c.bad_input(0, "3 to 5 dims (batch, 1 to 3 spatial, channels)");
   if (c.count() > 1 && c.rank(1) != c.rank(0)) c.bad_input(1, fmt::format("{} dims", c.rank(0)));
-  if constexpr (kPlain == plain_max_pool)
-    if (int(c.attr<Ints>("kernel_size").size()) != c.rank(0) - 2)
-      c.bad_attr("kernel_size", fmt::format("{} numbers", c.rank(0) - 2));
-  SmallVector<Value, 4> inputs(c.inputs());
-  Type image = c.type(0);
-  image.shape = channels_first(image.shape);
-  inputs[0] = Value(Array::make(image));
-  SmallVector<Type, 2> types;
-  infer_types(kPlain(c.rank(0)), {inputs.data(), inputs.size()}, c.attrs(), types);
-  c.output(types[0].dtype, channels_last(types[0].shape));
+  if (told && int(c.attr<Ints>(told).size()) != c.rank(0) - 2)
+    c.bad_attr(told, fmt::format("{} numbers", c.rank(0) - 2));
+}
+
+template <PlainFn kPlain>
+void infer_last(Infer& c) {
+  check_ranks(c, kPlain == plain_max_pool ? "kernel_size" : kPlain == plain_conv_by_input ? "size" : nullptr);
+  const Type image = infer_plain(c, kPlain(c.rank(0)), 1);
+  c.output(image.dtype, channels_last(image.shape));
+}
+
+void infer_conv_by_weight(Infer& c) {
+  check_ranks(c, "size");
+  const Type weight = infer_plain(c, op_named<"conv_by_weight">(), 2);
+  c.output(weight.dtype, weight.shape);
 }
 
 Var permuted(const Var& x, bool last) {
@@ -69,10 +87,20 @@ void add_channels_last_ops(Registry& r) {
       last<plain_conv>("conv_last", "A convolution of (N, spatial..., C).", r.require("conv2d")),
       last<plain_conv_act>("conv_act_last", "A convolution of (N, spatial..., C) and an activation.",
                            r.require("conv_act")),
+      last<plain_conv_by_input>("conv_by_input_last", "The gradient of conv_last by its input.",
+                                r.require("conv_by_input")),
       last<plain_max_pool>("max_pool_last", "Max pooling of (N, spatial..., C).", r.require("max_pool")),
       last<plain_avg_pool>("avg_pool_last", "Mean pooling of (N, spatial..., C).", r.require("avg_pool2d")),
   };
   rows[0].with_epilogue = op_named<"conv_act_last">;
+  OpDef by_weight =
+      last<plain_conv_by_input>("conv_by_weight_last", "The gradient of conv_last by its weights, (O, I, spatial...).",
+                                r.require("conv_by_weight"));
+  by_weight.infer = infer_conv_by_weight;
+  by_weight.decompose = [](Rule& c) -> std::vector<Var> {
+    return {call_like<"conv_by_weight">(c, {permuted(c.in(0), false), permuted(c.in(1), false)})};
+  };
+  rows.push_back(by_weight);
   r.add(rows);
 }
 

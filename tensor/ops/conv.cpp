@@ -289,6 +289,11 @@ double convolution_work(const View& image, const View& weight) {
 }
 double conv_work(std::span<const View> in, std::span<const View> out) { return convolution_work(out[0], in[1]); }
 
+template <OpName name>
+const OpDef* in_channels_last(const AttrReader& c, int rank) {
+  return rank == int(c.attr<Ints>("size").size()) + 2 ? &op_named<name>() : nullptr;
+}
+
 template <int kDims>
 OpDef conv(const char* name, const char* doc, const char* example) {
   return {.name = name,
@@ -361,6 +366,7 @@ std::vector<OpDef> conv_rows() {
                }},
        .vjp_uses = "dy weight",
        .traits = kHidden | kTotal,
+       .channels_last = in_channels_last<"conv_by_input_last">,
        .multiply_adds = [](std::span<const View> in, std::span<const View>) { return convolution_work(in[0], in[1]); }},
       {.name = "conv_by_weight",
        .doc = "The gradient of a convolution by its weights, which have spatial sizes `size`.",
@@ -375,6 +381,7 @@ std::vector<OpDef> conv_rows() {
                [](Vjp& c) { return convolve(c, c.in(0), c.dy()); }},
        .vjp_uses = "x dy",
        .traits = kHidden | kTotal,
+       .channels_last = in_channels_last<"conv_by_weight_last">,
        .multiply_adds = [](std::span<const View> in,
                            std::span<const View> out) { return convolution_work(in[1], out[0]); }},
   };

@@ -72,6 +72,46 @@ t.test("halves have their channels last inside of a plan", function()
   end
 end)
 
+-- A residual block with batch normalization, and a step that returns the loss and the gradients.
+local function step_of(dtype)
+  local nn = pg.nn
+  pg.manual_seed(4)
+  local inner = nn.Sequential(
+    nn.Conv2D(8, 3, {in_channels = 8, padding = 1, use_bias = false}), nn.BatchNorm{in_channels = 8}, nn.Activation("relu"),
+    nn.Conv2D(8, 1, {in_channels = 8}), nn.BatchNorm{in_channels = 8})
+  local first, second = nn.Conv2D(8, 3, {in_channels = 3, padding = 1}), nn.Conv2D(16, 3, {in_channels = 8, strides = 2})
+  for _, block in ipairs{inner, first, second} do block:initialize(pg.init.Normal(0.3)) block:cast(dtype) end
+  return function(x)
+    local loss = pg.record(function()
+      local y = pg.max_pool2d(first(x):relu(), 2)
+      y = (inner(y) + y):relu()
+      return (second(y):mean{3, 4}:to("float32") ^ 2):sum()
+    end)
+    loss:backward()
+    return loss, first.weight.grad, first.bias.grad, second.weight.grad, inner[1].weight.grad, inner[2].gamma.grad,
+           inner[2].beta.grad, inner[4].weight.grad
+  end
+end
+
+t.test("a step of training in halves has its channels last in both directions", function()
+  for _, dtype in ipairs{"float16", "bfloat16", "float32"} do
+    local half = dtype ~= "float32"
+    local x = ((pg.range(1, 2 * 3 * 12 * 10) * 0.37):sin()):reshape(2, 3, 12, 10):to(dtype)
+    local expected = {step_of(dtype)(x)}
+    local f = pg.jit(step_of(dtype))
+    local got = {f(x)}
+    local text = f:graph():optimized()
+    t.equal({count(text, "conv_by_input_last"), count(text, "conv_by_weight_last"), count(text, "conv_by_weight")},
+            half and {3, 4, 0} or {0, 0, 4}, text)
+    for k = 1, #expected do
+      local scale = math.max(expected[k]:to("float32"):abs():amax():item(), 1e-2)
+      t.close(got[k]:to("float32") / scale, expected[k]:to("float32") / scale, {rtol = 0, atol = half and 3e-2 or 1e-4, what = dtype .. k})
+    end
+    -- Images are reordered where they enter, after max pooling and its gradient, and in the gradient of the mean.
+    t.equal(count(text, "contiguous"), half and 4 or 0, text)
+  end
+end)
+
 t.test("what cuDNN lacks with the channels last goes through the plain form", function()
   local f = pg.jit(function(x, w) return pg.conv2d(x, w, {padding = 1}) end)
   local x, w = pg.range(1, 2 * 2 * 16):reshape(2, 2, 4, 4):to("float16") / 64, weights("float16")

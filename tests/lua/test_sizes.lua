@@ -284,6 +284,8 @@ t.test("hidden ops check their arguments", function()
       {image, pg.ones(1, 1, 1, 1), {}}},
     _conv_by_weight = {{image, image, {9, 9}}, {image, pg.ones(3, 1, 2, 2), {1, 1}},
       {image, pg.ones(1, 3, 2, 2), {2, 2}}},
+    _conv_by_input_last = {{image, pg.ones(1, 1, 3, 3), {9, 9}}, {image, image, {2}}, {v, v, {}}, {image, v, {2, 2}}},
+    _conv_by_weight_last = {{image, image, {9, 9}}, {image, image, {2}}, {v, v, {}}, {image, v, {2, 2}}},
     _conv_act = {{image, pg.ones(1, 9, 1, 1)}, {v, v}},
     _conv_last = {{image, pg.ones(1, 9, 1, 1)}, {v, v}, {image, v}, {pg.ones(1, 2, 2), pg.ones(1, 2, 1, 1)}},
     _conv_act_last = {{image, pg.ones(1, 9, 1, 1)}, {v, v}},

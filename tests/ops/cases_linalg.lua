@@ -131,6 +131,14 @@ return function(pg, f)
       {args = {f{1, 6, 2}, 2}, attrs = {divisor_override = 3}},
     },
     _conv_by_input = {{args = {f{1, 2, 2, 2}, kernel}, attrs = {size = {4, 4}}}},
+    _conv_by_input_last = {
+      {args = {f{1, 2, 2, 3}, f{3, 2, 3, 3}}, attrs = {size = {4, 4}}},
+      {args = {f{2, 3, 4}, f{4, 1, 2}}, attrs = {size = {6}, stride = 2, groups = 2}},
+    },
+    _conv_by_weight_last = {
+      {args = {f{2, 4, 4, 2}, f{2, 2, 2, 3}}, attrs = {size = {3, 3}}},
+      {args = {f{1, 3, 3, 2, 2}, f{1, 2, 3, 1, 2}}, attrs = {size = {2, 1, 2}, groups = 2}},
+    },
     _conv_by_weight = {{args = {image, f{1, 2, 2, 2}}, attrs = {size = {3, 3}}}},
     max_pool1d = {{args = {f{1, 2, 6}, 2}}, {args = {f{1, 2, 5}, 3}, attrs = {stride = 2, padding = 1, ceil_mode = true}}},
     max_pool2d = {
