@@ -64,12 +64,16 @@ Lu::Lu(Stream& stream, const View& a, DType dtype)
       batch_(a),
       factors_(stream, size_t(batch_.count * batch_.size() * size_of(dtype))),
       pivots_(stream, size_t(batch_.count * batch_.rows) * sizeof(int64_t)),
-      info_(stream, size_t(batch_.count) * sizeof(int32_t)) {
+      info_(stream, size_t(batch_.count) * sizeof(int32_t)),
+      exponents_(stream, size_t(batch_.count * (2 * batch_.rows + 1)) * sizeof(int32_t)) {
   if (batch_.count * batch_.size() == 0) return;
   const Turned turned(a);
   const Type type{dtype, a.type->device, turned.type.shape};
   const Dims strides = contiguous_strides(type.shape);
   convert_view(stream, turned.view, {&type, &strides, factors_.data()});
+  kernels::BalanceArgs balance = {};
+  balance.a = factors_.data(), balance.exponents = exponents(), balance.n = batch_.rows;
+  launch_blocks(stream, linalg_kernel(stream, dtype, "balance"), batch_.count, matrix_threads(batch_.rows), &balance);
   if (batch_.rows > kernels::kSmallMatrix) {
     factor_lu(stream, factors(), pivots(), static_cast<int32_t*>(info_.data()));
     return;
@@ -82,6 +86,19 @@ Lu::Lu(Stream& stream, const View& a, DType dtype)
 
 void Lu::solve(void* x, int64_t matrices, int64_t columns) const {
   if (matrices * batch_.rows * columns == 0) return;
+  const Scratch largest(stream_, size_t(matrices * columns) * sizeof(int32_t));
+  kernels::BalanceArgs sides = {};
+  sides.exponents = exponents(), sides.n = batch_.rows, sides.x = x,
+  sides.largest = static_cast<int32_t*>(largest.data());
+  sides.count = matrices * columns, sides.columns = columns, sides.step = batch_.count == 1 ? 0 : 2 * batch_.rows + 1;
+  const CUfunction kernel = linalg_kernel(stream_, dtype_, "balance_sides");
+  launch(stream_, kernel, sides.count, &sides);
+  solve_balanced(x, matrices, columns);
+  sides.solved = true;
+  launch(stream_, kernel, sides.count, &sides);
+}
+
+void Lu::solve_balanced(void* x, int64_t matrices, int64_t columns) const {
   if (batch_.rows > kernels::kSmallMatrix) return solve_large(x, matrices, columns);
   kernels::SystemArgs args = {};
   args.a = factors_.data(), args.x = x, args.pivots = pivots();
@@ -111,7 +128,7 @@ void Lu::solve_large(void* x, int64_t matrices, int64_t columns) const {
 
 void Lu::determinants(void* out, void* logarithms) const {
   kernels::MatrixFactArgs args = {};
-  args.from = factors_.data(), args.pivots = pivots(), args.info = info();
+  args.from = factors_.data(), args.pivots = pivots(), args.info = info(), args.exponents = exponents();
   args.matrices = batch_.count, args.rows = batch_.rows, args.step = batch_.size();
   args.out = out, args.out2 = logarithms;
   launch(stream_, linalg_kernel(stream_, dtype_, "determinants"), batch_.count, &args);

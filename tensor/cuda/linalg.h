@@ -31,7 +31,7 @@ struct MatrixRefusal {
 void report_failures(const KernelArgs& a, const int32_t* info, int64_t matrices, const MatrixRefusal& refusal);
 int32_t refusal_number(const KernelArgs& a, const MatrixRefusal& refusal);
 
-// Factors of square matrices: P a = L U, column-major.
+// Factors of square matrices: P b = L U, column-major, where b is a without extreme elements (BalanceArgs).
 class Lu {
  public:
   // a: matrices with any strides
@@ -46,12 +46,14 @@ class Lu {
   int64_t step() const { return batch_.count == 1 ? 0 : batch_.size(); }
   Columns factors() const { return {dtype_, factors_.data(), batch_.rows, batch_.rows, batch_.count, batch_.size()}; }
   int64_t* pivots() const { return static_cast<int64_t*>(pivots_.data()); }
+  int32_t* exponents() const { return static_cast<int32_t*>(exponents_.data()); }
+  void solve_balanced(void* x, int64_t matrices, int64_t columns) const;
   void solve_large(void* x, int64_t matrices, int64_t columns) const;
 
   Stream& stream_;
   const DType dtype_;
   const MatrixBatch batch_;
-  const Scratch factors_, pivots_, info_;
+  const Scratch factors_, pivots_, info_, exponents_;
 };
 
 }  // namespace pg::cuda

@@ -72,18 +72,92 @@ PERIGEE_KERNEL(report_failures, MatrixFactArgs) {
     if (a.info[q] != 0) report(a.fault, a.report, 0, q);
 }
 
+__device__ inline T times_power(T v, int64_t exponent) {
+  const int64_t most = 100000;
+  return T(ldexp(double(v), int(exponent < -most ? -most : exponent > most ? most : exponent)));
+}
+struct Largest {
+  __device__ int32_t operator()(int32_t a, int32_t b) const { return a > b ? a : b; }
+};
+constexpr int32_t kNone = std::numeric_limits<int32_t>::min();
+// The exponent of the largest of n elements that are `step` apart, less those of `less`; kNone if it is not known.
+__device__ inline int32_t largest_exponent(const T* x, int64_t n, int64_t step, const int32_t* less) {
+  int32_t most = kNone;
+  for (int64_t i = 0; i < n; ++i)
+    if (x[i * step] != T(0) && is_finite(x[i * step]))
+      most = Largest()(most, int32_t(ilogb(double(x[i * step]))) - (less ? less[i] : 0));
+  return most;
+}
+
+// One block a matrix. Where a is finite and its elements are so large or small that products of three might leave the
+// range of T, the largest element of each row and column of b is near 1; else b is a. tensor/cpu/linalg/scaled.h does
+// the same.
+PERIGEE_BLOCK_KERNEL(balance, BalanceArgs) {
+  __shared__ int32_t shared[256];
+  const int64_t n = a.n;
+  T* x = static_cast<T*>(a.a) + int64_t(blockIdx.x) * n * n;
+  int32_t *rows = a.exponents + int64_t(blockIdx.x) * (2 * n + 1), *columns = rows + n;
+  const int safe = sizeof(T) == 8 ? 340 : 41;
+  const T low = times_power(T(1), -safe), high = times_power(T(1), safe);
+  int32_t extreme = 0;  // 2: not finite
+  for (int64_t k = threadIdx.x; k < n * n; k += blockDim.x) {
+    const T v = T(std::fabs(x[k]));
+    extreme = Largest()(extreme, !is_finite(v) ? 2 : v > high || (v < low && v != T(0)) ? 1 : 0);
+  }
+  const bool changes = over_block(shared, extreme, Largest()) == 1;
+  if (threadIdx.x == 0) columns[n] = changes;
+  for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+    const int32_t most = changes ? largest_exponent(x + i, n, n, nullptr) : kNone;
+    rows[i] = most == kNone ? 0 : most;
+    columns[i] = 0;
+  }
+  __syncthreads();
+  if (!changes) return;
+  for (int64_t j = threadIdx.x; j < n; j += blockDim.x) {
+    const int32_t most = largest_exponent(x + j * n, n, 1, rows);
+    columns[j] = most == kNone ? 0 : most;
+    for (int64_t i = 0; i < n; ++i) x[j * n + i] = times_power(x[j * n + i], -int64_t(rows[i]) - columns[j]);
+  }
+}
+
+// One thread a right-hand side. With c y = 2^-row b, x is 2^-column y; b is brought to a largest element near 1, too.
+PERIGEE_KERNEL(balance_sides, BalanceArgs) {
+  for (int64_t k = thread_index(); k < a.count; k += thread_count()) {
+    const int64_t q = k / a.columns;
+    const int32_t *rows = a.exponents + q * a.step, *columns = rows + a.n;
+    if (!columns[a.n]) continue;
+    T* x = static_cast<T*>(a.x) + q * a.n * a.columns + k % a.columns;
+    if (!a.solved) {
+      const int32_t most = largest_exponent(x, a.n, a.columns, rows);
+      a.largest[k] = most == kNone ? 0 : most;
+    }
+    for (int64_t i = 0; i < a.n; ++i) {
+      T& v = x[i * a.columns];
+      v = times_power(v, a.solved ? int64_t(a.largest[k]) - columns[i] : -int64_t(rows[i]) - a.largest[k]);
+    }
+  }
+}
+
 // Determinants of n x n matrices from their factors, or their signs and logarithms.
 PERIGEE_KERNEL(determinants, MatrixFactArgs) {
   for (int64_t q = thread_index(); q < a.matrices; q += thread_count()) {
     T product = T(1), log = T(0);
+    int64_t exponent = 0;  // the determinant is product 2^exponent
+    const int32_t* exponents = a.exponents + q * (2 * a.rows + 1);
+    for (int64_t i = 0; i < 2 * a.rows; ++i) exponent += exponents[i];
+    if (a.out2) log = T(double(exponent) * 0.693147180559945309417);
     bool odd = false;
     for (int64_t i = 0; i < a.rows; ++i) {
       const T p = static_cast<const T*>(a.from)[q * a.step + i * (a.rows + 1)];
       odd = odd != (a.pivots[q * a.rows + i] != i + 1);
-      product *= !a.out2 ? p : p != p ? p : std::copysign(T(1), p);
+      int own = 0, both = 0;
+      product *= a.out2 ? p != p ? p : std::copysign(T(1), p) : T(frexp(double(p), &own));
+      product = a.out2 ? product : T(frexp(double(product), &both));
+      exponent += int64_t(own) + both;
       if (a.out2) log += std::log(T(std::fabs(p)));
     }
     const bool singular = a.rows > 0 && a.info[q] != 0;
+    if (!a.out2) product = times_power(product, exponent);
     static_cast<T*>(a.out)[q] = singular ? T(0) : odd ? -product : product;
     if (a.out2) static_cast<T*>(a.out2)[q] = singular ? -std::numeric_limits<T>::infinity() : log;
   }

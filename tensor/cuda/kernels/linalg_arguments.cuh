@@ -34,10 +34,25 @@ struct MatrixFactArgs {
   int32_t* squarings;   // of exponentials; -1: NaN
   const int64_t* pivots;
   const int32_t* info;
+  const int32_t* exponents;  // of BalanceArgs
   double limit;         // of a norm
   int32_t lower;        // only the lower triangle is read
   int32_t report;
   Fault* fault;
+};
+
+// Column-major n x n matrices a with a_ij = b_ij 2^(row i + column j). A matrix has 2 n + 1 exponents: those of rows, those
+// of columns, and whether b differs from a.
+struct BalanceArgs {
+  void* a;               // becomes b
+  int32_t* exponents;
+  int64_t n;
+  // The right-hand sides of systems, or their solutions: `count` columns, `columns` of each matrix, which is row-major.
+  void* x;
+  int32_t* largest;      // of each column: the exponent of its largest element, which is divided out
+  int64_t count, columns;
+  int64_t step;          // from the exponents of one matrix to the next; 0: one matrix for all
+  int32_t solved;        // x holds solutions
 };
 
 // Systems of n equations with `columns` right-hand sides. Element (i, j) of the matrix is at i * row + j * column.
