@@ -5,7 +5,7 @@
 //
 // Programs that compute gradients of weights have this form where the device's kernels of these gradients pay on it,
 // too; otherwise each image would be kept in both forms. Batch normalization then belongs to a chain as that of a
-// matrix, whose rows are all positions, and images that meet a chain are reordered.
+// matrix, whose rows are all positions. Sums of channels read the chain, and images that meet it are reordered.
 //
 // Convolutions add up in another order, so results differ by a few units in the last place of the largest term of a
 // sum, relatively 1e-5 in float32. Outputs of the graph are row-major, as without the pass.
@@ -66,7 +66,7 @@ class Layouts {
     for (size_t i = 0; i < rewrite_.size(); ++i) {
       Node node = rewrite_.take(i);
       line_ = node.line;
-      if (learns_ && (gradient_of_weight(i, node) || normalized(i, node))) continue;
+      if (learns_ && (gradient_of_weight(i, node) || gradient_of_bias(i, node) || normalized(i, node))) continue;
       const Operand last = in_chain(i, node);
       if (last.is_none()) {
         rewrite_.keep(i, rewrite_.append(std::move(node)));
@@ -143,6 +143,22 @@ class Layouts {
     const OpDef* op = node.op->channels_last(AttrReader(*node.op, node.attrs), rank(node.inputs[0]));
     const Operand x = with_channels_last(node.inputs[0]), dy = with_channels_last(node.inputs[1]);
     rewrite_.replace(i, 0, rewrite_.emit(*op, Operands{x, dy}, node.attrs, line_));
+    return true;
+  }
+
+  // A sum of each channel.
+  bool gradient_of_bias(size_t i, const Node& node) {
+    if (!node.is<"sum">() || existing(node.inputs[0]).is_none()) return false;
+    const AttrReader c(*node.op, node.attrs);
+    const int dims = rank(node.inputs[0]);
+    Ints given, all_but_channels, leading;
+    for (int64_t d : c.dims("dim", dims)) given.push_back(d + 1);
+    std::sort(given.begin(), given.end());
+    for (int d = 1; d < dims; ++d) all_but_channels.push_back(d == 1 ? 1 : d + 1), leading.push_back(d);
+    if (given != all_but_channels || c.attr<bool>("keepdim")) return false;
+    Attrs attrs = node.attrs;
+    attrs[size_t(node.op->attr_index("dim"))] = leading;
+    rewrite_.replace(i, 0, rewrite_.emit(*node.op, Operands{existing(node.inputs[0])}, std::move(attrs), line_));
     return true;
   }
 

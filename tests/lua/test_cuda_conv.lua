@@ -109,6 +109,7 @@ t.test("a step of training in halves has its channels last in both directions", 
     end
     -- Images are reordered where they enter, after max pooling and its gradient, and in the gradient of the mean.
     t.equal(count(text, "contiguous"), half and 4 or 0, text)
+    t.equal(text:find("dim = {1, 3, 4}", 1, true) == nil, half, "gradients of biases sum over the leading dims: " .. text)
   end
 end)
 
