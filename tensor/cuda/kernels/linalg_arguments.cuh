@@ -41,8 +41,8 @@ struct MatrixFactArgs {
   Fault* fault;
 };
 
-// Column-major n x n matrices a with a_ij = b_ij 2^(row i + column j). A matrix has 2 n + 1 exponents: those of rows, those
-// of columns, and whether b differs from a.
+// Column-major n x n matrices a with a_ij = b_ij 2^(row i + column j). A matrix has 2 n + 1 exponents: those of
+// rows, those of columns, and whether b differs from a.
 struct BalanceArgs {
   void* a;               // becomes b
   int32_t* exponents;
