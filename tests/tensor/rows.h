@@ -1,6 +1,7 @@
 // Shared by the tests of the registry's rows: inputs that are likely to break kernels, attributes without a default,
 // calls that may be refused.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -111,8 +112,8 @@ void each_op(bool (*wanted)(const OpDef&), const F& f) {
   CHECK(found > 0);
 }
 
-// Lists of `count` shapes of up to 5 dims of size 2. With `ones`, of up to 3 dims, the last of size 2 or 1. More than 4
-// shapes have up to 2 dims.
+// Lists of `count` shapes of up to 5 dims of size 2. With `ones`, of up to 3 dims, one of the last two also of size 1.
+// More than 4 shapes have up to 2 dims.
 template <class F>
 void each_shapes(size_t count, const F& f, bool ones = false) {
   std::vector<Dims> shapes(count);
@@ -121,9 +122,11 @@ void each_shapes(size_t count, const F& f, bool ones = false) {
     for (int rank = 0; rank <= (count > 4 ? 2 : ones ? 3 : 5); ++rank) {
       shapes[k] = Dims(rank, 2);
       self(self, k + 1);
-      if (!ones || rank == 0) continue;
-      shapes[k][rank - 1] = 1;
-      self(self, k + 1);
+      for (int d = std::max(rank - 2, 0); ones && d < rank; ++d) {
+        shapes[k] = Dims(rank, 2);
+        shapes[k][d] = 1;
+        self(self, k + 1);
+      }
     }
   };
   next(next, 0);
