@@ -152,34 +152,43 @@ __device__ inline int keys_before(const AttentionArgs& a, int past) {
   return a.causal && past < a.keys ? past : int(a.keys);
 }
 
+// Calls f(start) for the tiles of keys and values before `end` that the warp's 16 queries from `own` on may see, while
+// the next tiles are loaded.
+template <HalvesTiling tiling, class F>
+__device__ inline void each_key_tile(const AttentionArgs& a, int64_t head, int own, int end,
+                                     HalvesShared<tiling>& shared, F f) {
+  const HalfRows keys = operand(a, kKey, head), values = operand(a, kValue, head);
+  const auto begin = [&](int start) {
+    if (start >= end) return;
+    begin_tile<tiling.columns, kWidth, tiling.threads()>(shared.left(start), keys, start);
+    begin_tile<tiling.columns, kValueWidth, tiling.threads()>(shared.right(start), values, start);
+  };
+  begin(0);
+  for (int start = 0; start < end; start += tiling.columns) {
+    finish_copies();
+    __syncthreads();
+    begin(start + tiling.columns);
+    if (!a.causal || start < own + 16) f(start);
+  }
+}
+
 // One block some queries of a head.
 PERIGEE_BOUNDED_KERNEL(attend_halves, kAttend.threads(), kAttend.blocks, AttentionArgs) {
   constexpr int kColumns = kAttend.columns;
   __shared__ HalvesShared<kAttend> shared;
   const auto [head, first] = halves_block<kAttend>(a.queries, a.causal);
-  const HalfRows keys = operand(a, kKey, head), values = operand(a, kValue, head);
   uint32_t query[kWidth / 16][4];
   take_rows<kAttend>(query, shared.tiles, operand(a, kQuery, head), first);
 
   const int own = first + warp() * 16, end = keys_before(a, first + kAttend.rows());
-  const auto begin = [&](int start) {
-    if (start >= end) return;
-    begin_tile<kColumns, kWidth, kAttend.threads()>(shared.left(start), keys, start);
-    begin_tile<kColumns, kValueWidth, kAttend.threads()>(shared.right(start), values, start);
-  };
   float sums[kValueWidth / 8][4] = {}, top[2] = {-infinity(), -infinity()}, total[2] = {};
   const int64_t mask = offset_of(a, kMask, head);
-  begin(0);
-  for (int start = 0; start < end; start += kColumns) {
-    finish_copies();
-    __syncthreads();
-    begin(start + kColumns);
-    if (a.causal && start >= own + 16) continue;
+  each_key_tile<kAttend>(a, head, own, end, shared, [&](int start) {
     float scores[kColumns / 8][4] = {};
     add_products(scores, query, shared.left(start));
     weigh({a, head, mask, own, start, true}, scores, sums, top, total);
     add_weighted(sums, scores, shared.right(start));
-  }
+  });
 
   float factors[2];
   PERIGEE_UNROLL
@@ -235,34 +244,23 @@ PERIGEE_BOUNDED_KERNEL(query_grads_halves, kQueryGrads.threads(), kQueryGrads.bl
   constexpr int kColumns = kQueryGrads.columns;
   __shared__ HalvesShared<kQueryGrads> shared;
   const auto [head, first] = halves_block<kQueryGrads>(a.queries, a.causal);
-  const HalfRows keys = operand(a, kKey, head), values = operand(a, kValue, head);
   uint32_t query[kWidth / 16][4], dy[kValueWidth / 16][4];
   take_rows<kQueryGrads>(query, shared.tiles, operand(a, kQuery, head), first);
   take_rows<kQueryGrads>(dy, shared.tiles, operand(a, kDy, head), first);
 
   const int own = first + warp() * 16, end = keys_before(a, first + kQueryGrads.rows());
-  const auto begin = [&](int start) {
-    if (start >= end) return;
-    begin_tile<kColumns, kWidth, kQueryGrads.threads()>(shared.left(start), keys, start);
-    begin_tile<kColumns, kValueWidth, kQueryGrads.threads()>(shared.right(start), values, start);
-  };
   const Normalizer normalizers[2] = {normalizer_of(a, head, own + sum_row(0)),
                                      normalizer_of(a, head, own + sum_row(2))};
   const int64_t mask = offset_of(a, kMask, head);
   float sums[kWidth / 8][4] = {};
-  begin(0);
-  for (int start = 0; start < end; start += kColumns) {
-    finish_copies();
-    __syncthreads();
-    begin(start + kColumns);
-    if (a.causal && start >= own + 16) continue;
+  each_key_tile<kQueryGrads>(a, head, own, end, shared, [&](int start) {
     float scores[kColumns / 8][4] = {}, grads[kColumns / 8][4] = {};
     add_products(scores, query, shared.left(start));
     add_products(grads, dy, shared.right(start));
     score_grads({a, head, mask, own, start, true}, scores, grads,
                 [&](int, int e) { return normalizers[e / 2]; });
     add_weighted(sums, grads, shared.left(start));
-  }
+  });
   const float scale = float(a.scale);
   store_rows(static_cast<T*>(a.out) + head * a.queries * a.width, own, a.queries, a.width, sums, {scale, scale});
 }
