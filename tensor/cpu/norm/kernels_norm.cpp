@@ -33,12 +33,12 @@ int64_t row_length(const KernelArgs& a) {
   return n;
 }
 
+// Calls f(first, count, n) for parts of the rows of n elements.
 template <class F>
 void over_rows(const KernelArgs& a, const F& f) {
   const int64_t n = row_length(a), rows = n ? a.in[0].numel() / n : 0;
-  parallel_for(rows, kGrain / std::max<int64_t>(n, 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) f(r, n);
-  });
+  parallel_for(rows, kGrain / std::max<int64_t>(n, 1) + 1,
+               [&](int64_t begin, int64_t end) { f(begin, end - begin, n); });
 }
 
 template <class T>
@@ -52,9 +52,9 @@ void row_norm(const KernelArgs& a) {
     std::fill(mean, mean + a.out[1].numel(), T(NAN));
     std::fill(rstd, rstd + a.out[2].numel(), T(NAN));
   }
-  const auto run_row = writes_past_caches(y, row_length(a), a.in[0].numel()) ? loops.stream_row : loops.row;
-  over_rows(a, [&](int64_t r, int64_t n) {
-    run_row(x + r * n, y + r * n, n, centered, eps, weight, bias, mean + r, rstd + r);
+  const auto run = writes_past_caches(y, row_length(a), a.in[0].numel()) ? loops.stream_rows : loops.rows;
+  over_rows(a, [&](int64_t r, int64_t count, int64_t n) {
+    run(x + r * n, y + r * n, count, n, centered, eps, weight, bias, mean + r, rstd + r);
   });
 }
 
@@ -65,9 +65,9 @@ void row_norm_dx(const KernelArgs& a) {
   T* dx = a.out[0].as<T>();
   const bool centered = a.attr<bool>("centered");
   const NormLoops<T> loops = norm_loops<T>();
-  const auto run_row = writes_past_caches(dx, row_length(a), a.in[0].numel()) ? loops.stream_row_dx : loops.row_dx;
-  over_rows(a, [&](int64_t r, int64_t n) {
-    run_row(x + r * n, dy + r * n, dx + r * n, n, centered, centered ? mean[r] : T(0), rstd[r], weight);
+  const auto run = writes_past_caches(dx, row_length(a), a.in[0].numel()) ? loops.stream_rows_dx : loops.rows_dx;
+  over_rows(a, [&](int64_t r, int64_t count, int64_t n) {
+    run(x + r * n, dy + r * n, dx + r * n, count, n, centered, mean + r, rstd + r, weight);
   });
 }
 

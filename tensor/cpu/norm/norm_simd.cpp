@@ -67,7 +67,8 @@ HWY_INLINE void fill_row(T* y, int64_t n, const Term& term, const Next*... next)
   for (; i < n; ++i) hn::StoreU(term(one, i), one, y + i);
 }
 
-// The same past the caches, for a whole number of vectors and aligned y.
+// The same past the caches, for a whole number of vectors and aligned y. To be flushed after the last row: a flush
+// waits for the memory.
 template <class T, class Term, class... Next>
 HWY_INLINE void stream_into(T* y, int64_t n, const Term& term, const Next*... next) {
   const Tag<T> d;
@@ -75,7 +76,6 @@ HWY_INLINE void stream_into(T* y, int64_t n, const Term& term, const Next*... ne
     (__builtin_prefetch(next + i), ...);
     hn::Stream(term(d, i), d, y + i);
   }
-  hwy::FlushStream();
 }
 
 template <bool kStreams, class T, class Term, class... Next>
@@ -106,7 +106,8 @@ double deviation(const T* x, int64_t n, T mean) {
 }
 
 template <class T, bool kStreams>
-void row(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight, const T* bias, T* mean, T* rstd) {
+HWY_INLINE void row(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight, const T* bias, T* mean,
+                    T* rstd) {
   const T m = centered ? T(sum(x, n) / double(n)) : T(0);
   const T r = T(1.0 / std::sqrt(deviation(x, n, m) / double(n) + eps));
   *mean = m;
@@ -125,6 +126,14 @@ void row(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight
     fill(hat);
 }
 
+template <class T, bool kStreams>
+void rows(const T* x, T* y, int64_t count, int64_t n, bool centered, double eps, const T* weight, const T* bias,
+          T* mean, T* rstd) {
+  for (int64_t r = 0; r < count; ++r, x += n, y += n)
+    row<T, kStreams>(x, y, n, centered, eps, weight, bias, mean + r, rstd + r);
+  if constexpr (kStreams) hwy::FlushStream();
+}
+
 // Returns the sums of g = dy weight and of g (x - mean) over a row.
 template <class T, bool kWeight>
 HWY_INLINE void row_sums(const T* x, const T* dy, int64_t n, T mean, const T* weight, T* total, T* dot) {
@@ -141,7 +150,7 @@ HWY_INLINE void row_sums(const T* x, const T* dy, int64_t n, T mean, const T* we
 }
 
 template <class T, bool kStreams>
-void row_dx(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T rstd, const T* weight) {
+HWY_INLINE void row_dx(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T rstd, const T* weight) {
   T total, dot;
   if (weight)
     row_sums<T, true>(x, dy, n, mean, weight, &total, &dot);
@@ -160,6 +169,14 @@ void row_dx(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T 
     });
   else
     fill([&](auto d, int64_t i) HWY_ATTR { return hn::MulAdd(hn::LoadU(d, dy + i), hn::Set(d, rstd), rest(d, i)); });
+}
+
+template <class T, bool kStreams>
+void rows_dx(const T* x, const T* dy, T* dx, int64_t count, int64_t n, bool centered, const T* mean, const T* rstd,
+             const T* weight) {
+  for (int64_t r = 0; r < count; ++r, x += n, dy += n, dx += n)
+    row_dx<T, kStreams>(x, dy, dx, n, centered, centered ? mean[r] : T(0), rstd[r], weight);
+  if constexpr (kStreams) hwy::FlushStream();
 }
 
 template <class T>
@@ -252,9 +269,9 @@ void blend_row(const T* x, const T* dy, T* dx, int64_t n, const T* a, const T* b
 
 template <class T>
 NormLoops<T> loops() {
-  return {row<T, false>, row<T, true>,     row_dx<T, false>, row_dx<T, true>, row_dw<T>,   sum<T>,
-          offset<T>,     deviation<T>,     products<T>,      affine<T>,       blend<T>,    sum_row<T>,
-          offset_row<T>, deviation_row<T>, products_row<T>,  affine_row<T>,   blend_row<T>};
+  return {rows<T, false>, rows<T, true>,    rows_dx<T, false>, rows_dx<T, true>, row_dw<T>,   sum<T>,
+          offset<T>,      deviation<T>,     products<T>,       affine<T>,        blend<T>,    sum_row<T>,
+          offset_row<T>,  deviation_row<T>, products_row<T>,   affine_row<T>,    blend_row<T>};
 }
 NormLoops<float> float_loops() { return loops<float>(); }
 NormLoops<double> double_loops() { return loops<double>(); }

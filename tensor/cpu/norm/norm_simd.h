@@ -7,14 +7,15 @@ namespace pg::cpu {
 
 template <class T>
 struct NormLoops {
-  // One row of n elements: its mean (0 unless `centered`), rstd = 1 / sqrt(var + eps), and y = (x - mean) rstd weight +
-  // bias. stream_row writes y past the caches, see writes_past_caches.
-  using Row = void (*)(const T* x, T* y, int64_t n, bool centered, double eps, const T* weight, const T* bias, T* mean,
-                       T* rstd);
-  Row row, stream_row;
-  // dx of such a row.
-  void (*row_dx)(const T* x, const T* dy, T* dx, int64_t n, bool centered, T mean, T rstd, const T* weight);
-  decltype(row_dx) stream_row_dx;
+  // `count` rows of n elements: each row's mean (0 unless `centered`), rstd = 1 / sqrt(var + eps), and y = (x - mean)
+  // rstd weight + bias. stream_rows writes y past the caches, see writes_past_caches.
+  using Rows = void (*)(const T* x, T* y, int64_t count, int64_t n, bool centered, double eps, const T* weight,
+                        const T* bias, T* mean, T* rstd);
+  Rows rows, stream_rows;
+  // dx of such rows.
+  void (*rows_dx)(const T* x, const T* dy, T* dx, int64_t count, int64_t n, bool centered, const T* mean, const T* rstd,
+                  const T* weight);
+  decltype(rows_dx) stream_rows_dx;
   // dw += dy (x - mean) rstd and db += dy over a row.
   void (*row_dw)(const T* x, const T* dy, T* dw, T* db, int64_t n, T mean, T rstd);
 
