@@ -56,36 +56,37 @@ HWY_INLINE float row_max(const float* x, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(a, b), hn::Max(c, e))));
 }
 
-// Returns sum(exp(x - top)). Stores the terms in y unless it is null. Fetches the row after this one meanwhile: rows of
-// a page are too short for the hardware to see it coming.
-HWY_INLINE float exp_sum(const float* x, float* y, float top, int64_t n) {
+// Returns sum(exp(x - top)). Stores the terms in y unless it is null. Calls beside(i) before it stores a whole vector
+// at i. Fetches the row after this one meanwhile: rows of a page are too short for the hardware to see it coming.
+template <class Beside>
+HWY_INLINE float exp_sum(const float* x, float* y, float top, int64_t n, const Beside& beside) {
   const D d;
   const int64_t lanes = hn::Lanes(d);
   const V m = hn::Set(d, top);
   V a = hn::Zero(d), b = a;
   int64_t i = 0;
+  const auto term = [&](int64_t at) HWY_ATTR {
+    const V e = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + at), m));
+    beside(at);
+    if (y) hn::StoreU(e, d, y + at);
+    return e;
+  };
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const V e = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i), m));
-    const V f = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + lanes), m));
     __builtin_prefetch(x + n + i);
-    if (y) {
-      __builtin_prefetch(y + n + i, 1);
-      hn::StoreU(e, d, y + i), hn::StoreU(f, d, y + i + lanes);
-    }
-    a = hn::Add(a, e);
-    b = hn::Add(b, f);
+    if (y) __builtin_prefetch(y + n + i, 1);
+    a = hn::Add(a, term(i));
+    b = hn::Add(b, term(i + lanes));
   }
-  for (; i + lanes <= n; i += lanes) {
-    const V e = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i), m));
-    if (y) hn::StoreU(e, d, y + i);
-    a = hn::Add(a, e);
-  }
+  for (; i + lanes <= n; i += lanes) a = hn::Add(a, term(i));
   if (i < n) {
     const V e = exp_nonpositive(d, hn::Sub(load_part(d, x + i, n - i, -1e30f), m));
     if (y) store_part(d, e, y + i, n - i);
     b = hn::Add(b, hn::IfThenElseZero(hn::FirstN(d, size_t(n - i)), e));
   }
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
+}
+HWY_INLINE float exp_sum(const float* x, float* y, float top, int64_t n) {
+  return exp_sum(x, y, top, n, [](int64_t) HWY_ATTR {});
 }
 
 // y = x * factor + term
@@ -127,23 +128,36 @@ HWY_INLINE float long_exp_sum(const float* x, float* y, float top, int64_t n) {
   return float(sum);
 }
 
-// The same for short rows, past the caches.
-void stream_rows(bool log, const float* x, float* y, int64_t count, int64_t n) {
+// The same for short rows, past the caches. A row is written while the exponentials of the next are computed: the
+// processor holds few such stores, and would wait for memory.
+template <bool kLog>
+HWY_INLINE void stream_rows(const float* x, float* y, int64_t count, int64_t n) {
   const D d;
   HWY_ALIGN float terms[kStreamedRow];
+  V shift = hn::Zero(d), factor = shift;  // of the row that is to be written
+  const auto write = [&](const float* row, float* to, int64_t i) HWY_ATTR {
+    if constexpr (kLog)
+      hn::Stream(hn::Sub(hn::Sub(hn::LoadU(d, row + i), shift), factor), d, to + i);
+    else
+      hn::Stream(hn::Mul(hn::LoadU(d, terms + i), factor), d, to + i);
+  };
   for (int64_t r = 0; r < count; ++r, x += n, y += n) {
     const float top = row_max(x, n);
+    float* const keep = kLog ? nullptr : terms;
+    const float sum = r == 0 ? exp_sum(x, keep, top, n)
+                             : exp_sum(x, keep, top, n, [&](int64_t i) HWY_ATTR { write(x - n, y - n, i); });
     const bool finite = std::fabs(top) < kInfinity;
-    const float sum = finite ? exp_sum(x, log ? nullptr : terms, top, n) : 0;
-    const V m = hn::Set(d, top), l = hn::Set(d, std::log(sum)), f = hn::Set(d, 1.0f / sum);
-    if (!finite)
-      stream_row(y, n, [&](int64_t) HWY_ATTR { return hn::Set(d, std::numeric_limits<float>::quiet_NaN()); });
-    else if (log)
-      stream_row(y, n, [&](int64_t i) HWY_ATTR { return hn::Sub(hn::Sub(hn::LoadU(d, x + i), m), l); });
-    else
-      stream_row(y, n, [&](int64_t i) HWY_ATTR { return hn::Mul(hn::LoadU(d, terms + i), f); });
+    shift = hn::Set(d, top);
+    factor = hn::Set(d, !finite ? std::numeric_limits<float>::quiet_NaN() : kLog ? std::log(sum) : 1.0f / sum);
   }
+  for (int64_t i = 0; i < n; i += hn::Lanes(d)) write(x - n, y - n, i);
   hwy::FlushStream();
+}
+void stream_rows(bool log, const float* x, float* y, int64_t count, int64_t n) {
+  if (log)
+    stream_rows<true>(x, y, count, n);
+  else
+    stream_rows<false>(x, y, count, n);
 }
 
 void rows(bool log, const float* x, float* y, int64_t count, int64_t n) {
