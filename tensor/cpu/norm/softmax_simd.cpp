@@ -134,23 +134,29 @@ template <bool kLog>
 HWY_INLINE void stream_rows(const float* x, float* y, int64_t count, int64_t n) {
   const D d;
   HWY_ALIGN float terms[kStreamedRow];
-  V shift = hn::Zero(d), factor = shift;  // of the row that is to be written
-  const auto write = [&](const float* row, float* to, int64_t i) HWY_ATTR {
-    if constexpr (kLog)
-      hn::Stream(hn::Sub(hn::Sub(hn::LoadU(d, row + i), shift), factor), d, to + i);
-    else
-      hn::Stream(hn::Mul(hn::LoadU(d, terms + i), factor), d, to + i);
+  const float* from = terms;  // the row that is to be written: its terms, or its elements for a logarithm
+  V shift = hn::Zero(d), factor = shift;
+  const auto write = [&](float* to, int64_t i) HWY_ATTR {
+    const V v = hn::LoadU(d, from + i);
+    hn::Stream(kLog ? hn::Sub(hn::Sub(v, shift), factor) : hn::Mul(v, factor), d, to + i);
   };
   for (int64_t r = 0; r < count; ++r, x += n, y += n) {
     const float top = row_max(x, n);
     float* const keep = kLog ? nullptr : terms;
-    const float sum = r == 0 ? exp_sum(x, keep, top, n)
-                             : exp_sum(x, keep, top, n, [&](int64_t i) HWY_ATTR { write(x - n, y - n, i); });
-    const bool finite = std::fabs(top) < kInfinity;
-    shift = hn::Set(d, top);
-    factor = hn::Set(d, !finite ? std::numeric_limits<float>::quiet_NaN() : kLog ? std::log(sum) : 1.0f / sum);
+    const float sum =
+        r == 0 ? exp_sum(x, keep, top, n) : exp_sum(x, keep, top, n, [&](int64_t i) HWY_ATTR { write(y - n, i); });
+    if (std::fabs(top) < kInfinity) {
+      if (kLog) from = x;
+      shift = hn::Set(d, top);
+      factor = hn::Set(d, kLog ? std::log(sum) : 1.0f / sum);
+    } else {
+      std::fill(terms, terms + n, std::numeric_limits<float>::quiet_NaN());
+      from = terms;
+      shift = hn::Zero(d);
+      factor = hn::Set(d, kLog ? 0.0f : 1.0f);
+    }
   }
-  for (int64_t i = 0; i < n; i += hn::Lanes(d)) write(x - n, y - n, i);
+  for (int64_t i = 0; i < n; i += hn::Lanes(d)) write(y - n, i);
   hwy::FlushStream();
 }
 void stream_rows(bool log, const float* x, float* y, int64_t count, int64_t n) {
