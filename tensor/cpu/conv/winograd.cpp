@@ -76,7 +76,8 @@ void Winograd::pack_panels(const float* w, const Panels& panels, float* u) const
   constexpr int64_t kDepth = 64, kTaps = 9, kPixel = kWinogradColumns;  // input channels of a piece
   const int64_t pieces = ceil_div(s_.ic, kDepth), plane = panels.count * s_.ic * kPixel;
   parallel_for(
-      panels.count * pieces, ceil_div(kMacsPerTask, kDepth * kPixel * t_ * t_), [&](int64_t begin, int64_t end) {
+      panels.count * pieces, ceil_div(kMacsPerTask, kDepth * kPixel * t_ * t_ * kTransformMacs),
+      [&](int64_t begin, int64_t end) {
         const Scratch<float> taps_memory(kDepth * kTaps * kPixel);
         float* const taps = taps_memory;
         for (int64_t i = begin; i < end; ++i) {

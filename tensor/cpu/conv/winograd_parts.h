@@ -10,6 +10,7 @@ namespace pg::cpu {
 
 constexpr int64_t kVector = 16;            // elements of the widest vectors
 constexpr int64_t kMacsPerTask = 1 << 19;  // less work than this does not repay waking a thread
+constexpr int64_t kTransformMacs = 32;     // what an element of transformed weights costs: it moves through memory
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t n, int64_t unit) { return ceil_div(n, unit) * unit; }

@@ -93,27 +93,29 @@ void Winograd::add_products(int64_t first, int64_t last, const float* x, const f
 void Winograd::transform_sums(const float* sums, float* dw) const {
   constexpr int64_t kDepth = 64, kTaps = 9, kPixel = kWinogradColumns;
   const int64_t pieces = ceil_div(s_.ic, kDepth), row = panels() * kPixel, plane = s_.ic * row;
-  parallel_for(panels() * pieces, ceil_div(kMacsPerTask, kDepth * kPixel * t_ * t_), [&](int64_t begin, int64_t end) {
-    const Scratch<float> taps_memory(kDepth * kTaps * kPixel);
-    float* const taps = taps_memory;
-    for (int64_t i = begin; i < end; ++i) {
-      poll_kernel();
-      const int64_t column = i / pieces * kPixel, count = std::min(kPixel, s_.oc - column);
-      const int64_t first = i % pieces * kDepth, depth = std::min(kDepth, s_.ic - first);
-      winograd_transform(int(m_), WinogradPart::kWeightSums,
-                         {.from = sums + first * row + column,
-                          .from_row = t_ * plane,
-                          .from_col = plane,
-                          .from_tile = row,
-                          .to = taps,
-                          .to_row = 3 * kPixel,
-                          .to_col = kPixel,
-                          .to_tile = kTaps * kPixel,
-                          .tiles = depth,
-                          .channels = kPixel});
-      transpose_f32(depth * kTaps, count, taps, kPixel, dw + (column * s_.ic + first) * kTaps, s_.ic * kTaps);
-    }
-  });
+  parallel_for(panels() * pieces, ceil_div(kMacsPerTask, kDepth * kPixel * t_ * t_ * kTransformMacs),
+               [&](int64_t begin, int64_t end) {
+                 const Scratch<float> taps_memory(kDepth * kTaps * kPixel);
+                 float* const taps = taps_memory;
+                 for (int64_t i = begin; i < end; ++i) {
+                   poll_kernel();
+                   const int64_t column = i / pieces * kPixel, count = std::min(kPixel, s_.oc - column);
+                   const int64_t first = i % pieces * kDepth, depth = std::min(kDepth, s_.ic - first);
+                   winograd_transform(int(m_), WinogradPart::kWeightSums,
+                                      {.from = sums + first * row + column,
+                                       .from_row = t_ * plane,
+                                       .from_col = plane,
+                                       .from_tile = row,
+                                       .to = taps,
+                                       .to_row = 3 * kPixel,
+                                       .to_col = kPixel,
+                                       .to_tile = kTaps * kPixel,
+                                       .tiles = depth,
+                                       .channels = kPixel});
+                   transpose_f32(depth * kTaps, count, taps, kPixel, dw + (column * s_.ic + first) * kTaps,
+                                 s_.ic * kTaps);
+                 }
+               });
 }
 
 }  // namespace pg::cpu
