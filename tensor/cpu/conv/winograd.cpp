@@ -25,10 +25,11 @@ constexpr int64_t kBlockBytes = 700 << 10, kMostBlockRows = 8, kFewestBlockRows 
 
 // The parts of the output channels that are split over the threads, besides `rows` parts of the tiles. Few tiles are
 // split by channels, so that each thread reads only some of the weights, and more of them if that is the fairer split.
-int64_t channel_groups(int64_t rows, int64_t panels) {
+int64_t channel_groups(int64_t tiles, int64_t rows, int64_t panels) {
   const int64_t threads = num_threads();
   if (rows < 2 * threads) return std::min(ceil_div(2 * threads, rows), panels);
-  const bool fair = round_up(rows, threads) * 10 <= rows * 11;
+  const int64_t most = ceil_div(rows, threads) * kWinogradRows - (rows * kWinogradRows - tiles);
+  const bool fair = std::max(most, rows / threads * kWinogradRows) * threads * 10 <= tiles * 11;
   return fair || panels % threads ? 1 : threads;
 }
 
@@ -176,7 +177,8 @@ void Winograd::run(const float* a, const float* b, const void* packed, const flo
 void Winograd::convolve(const float* x, const float* u, const Panels& panels, const float* bias, bool relu,
                         float* y) const {
   const int64_t rows = ceil_div(tiles(), kWinogradRows);
-  const int64_t groups = channel_groups(rows, panels.count);
+  const int64_t missing = rows * kWinogradRows - tiles();  // in the first row, since the first thread may have one more
+  const int64_t groups = channel_groups(tiles(), rows, panels.count);
   const int64_t unit_macs = std::max<int64_t>(1, macs() * panels.count / (this->panels() * rows * groups));
   parallel_for(rows * groups, std::max<int64_t>(1, kMacsPerTask / unit_macs), [&](int64_t begin, int64_t end) {
     const int64_t most_rows = block_rows_ * 3 / 2;  // of the last block, since one of few tiles reads all weights too
@@ -192,7 +194,8 @@ void Winograd::convolve(const float* x, const float* u, const Panels& panels, co
       poll_kernel();
       const int64_t group = i / rows, row = i % rows, left = std::min(end - i, rows - row);
       const int64_t count = left > most_rows ? block_rows_ : left;
-      const int64_t first = row * kWinogradRows, last = std::min(tiles(), first + count * kWinogradRows);
+      const int64_t first = std::max<int64_t>(0, row * kWinogradRows - missing);
+      const int64_t last = (row + count) * kWinogradRows - missing;
       if (transformed != first) transform_input(x, first, last, block);
       transformed = count == rows ? first : -1;
       const int64_t panel = group * panels.count / groups, end_panel = (group + 1) * panels.count / groups;
