@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tensor/cpu/conv/winograd_simd.h"
+#include "tensor/cpu/move/transpose_simd.h"
 
 namespace pg::cpu {
 
@@ -47,7 +48,7 @@ inline void read_strip(const ImageView<const float>& image, const StripPlace& p,
     if (image.last)
       copy_pixels(end - begin, image.channels, from, image.pixel, to, p.pixel);
     else
-      transpose_f32(image.channels, end - begin, from, image.h * image.w, to, p.pixel);
+      transpose(image.channels, end - begin, from, image.h * image.w, to, p.pixel);
     if (p.pixel > image.channels)
       for (int64_t x = begin; x < end; ++x, to += p.pixel) std::fill(to + image.channels, to + p.pixel, 0.0f);
   }
@@ -61,7 +62,7 @@ inline void write_strip(const float* strip, const StripPlace& p, const ImageView
     if (image.last)
       copy_pixels(cols, image.channels, strip, p.pixel, to, image.pixel);
     else
-      transpose_f32(cols, image.channels, strip, p.pixel, to, image.h * image.w);
+      transpose(cols, image.channels, strip, p.pixel, to, image.h * image.w);
   }
 }
 

@@ -76,36 +76,36 @@ void Winograd::pack_panels(const float* w, const Panels& panels, float* u) const
   const bool transposed = part_ == ConvPart::kInputGradient;  // w is (in, out, 3, 3) with its taps in reverse order
   constexpr int64_t kDepth = 64, kTaps = 9, kPixel = kWinogradColumns;  // input channels of a piece
   const int64_t pieces = ceil_div(s_.ic, kDepth), plane = panels.count * s_.ic * kPixel;
-  parallel_for(
-      panels.count * pieces, ceil_div(kMacsPerTask, kDepth * kPixel * t_ * t_ * kTransformMacs),
-      [&](int64_t begin, int64_t end) {
-        const Scratch<float> taps_memory(kDepth * kTaps * kPixel);
-        float* const taps = taps_memory;
-        for (int64_t i = begin; i < end; ++i) {
-          poll_kernel();
-          const int64_t column = (panels.first + i / pieces) * kPixel, count = std::min(kPixel, s_.oc - column);
-          const int64_t first = i % pieces * kDepth, depth = std::min(kDepth, s_.ic - first);
-          if (count < kPixel) std::fill_n(taps, depth * kTaps * kPixel, 0.0f);
-          if (!transposed)
-            transpose_f32(count, depth * kTaps, w + (column * s_.ic + first) * kTaps, s_.ic * kTaps, taps, kPixel);
-          else
-            for (int64_t k = 0; k < depth; ++k)
-              transpose_f32(count, kTaps, w + ((first + k) * s_.oc + column) * kTaps, kTaps, taps + k * kTaps * kPixel,
-                            kPixel);
-          const int64_t sign = transposed ? -1 : 1;
-          winograd_transform(int(m_), WinogradPart::kWeights,
-                             {.from = taps + (transposed ? (kTaps - 1) * kPixel : 0),
-                              .from_row = sign * 3 * kPixel,
-                              .from_col = sign * kPixel,
-                              .from_tile = kTaps * kPixel,
-                              .to = u + (i / pieces * s_.ic + first) * kPixel,
-                              .to_row = t_ * plane,
-                              .to_col = plane,
-                              .to_tile = kPixel,
-                              .tiles = depth,
-                              .channels = kPixel});
-        }
-      });
+  parallel_for(panels.count * pieces, ceil_div(kMacsPerTask, kDepth * kPixel * t_ * t_ * kTransformMacs),
+               [&](int64_t begin, int64_t end) {
+                 const Scratch<float> taps_memory(kDepth * kTaps * kPixel);
+                 float* const taps = taps_memory;
+                 for (int64_t i = begin; i < end; ++i) {
+                   poll_kernel();
+                   const int64_t column = (panels.first + i / pieces) * kPixel,
+                                 count = std::min(kPixel, s_.oc - column);
+                   const int64_t first = i % pieces * kDepth, depth = std::min(kDepth, s_.ic - first);
+                   if (count < kPixel) std::fill_n(taps, depth * kTaps * kPixel, 0.0f);
+                   if (!transposed)
+                     transpose(count, depth * kTaps, w + (column * s_.ic + first) * kTaps, s_.ic * kTaps, taps, kPixel);
+                   else
+                     for (int64_t k = 0; k < depth; ++k)
+                       transpose(count, kTaps, w + ((first + k) * s_.oc + column) * kTaps, kTaps,
+                                 taps + k * kTaps * kPixel, kPixel);
+                   const int64_t sign = transposed ? -1 : 1;
+                   winograd_transform(int(m_), WinogradPart::kWeights,
+                                      {.from = taps + (transposed ? (kTaps - 1) * kPixel : 0),
+                                       .from_row = sign * 3 * kPixel,
+                                       .from_col = sign * kPixel,
+                                       .from_tile = kTaps * kPixel,
+                                       .to = u + (i / pieces * s_.ic + first) * kPixel,
+                                       .to_row = t_ * plane,
+                                       .to_col = plane,
+                                       .to_tile = kPixel,
+                                       .tiles = depth,
+                                       .channels = kPixel});
+                 }
+               });
 }
 
 bool Winograd::packs_like(const Winograd& other) const {

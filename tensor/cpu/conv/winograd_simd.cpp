@@ -171,48 +171,6 @@ void multiply(const WinogradProducts& p) {
     }
 }
 
-#if HWY_TARGET <= HWY_AVX2
-// Transposes a block of 8 x 8: first its four blocks of 4 x 4, in pairs.
-HWY_INLINE void transpose_8(const float* from, int64_t from_row, float* to, int64_t to_row) {
-  const hn::FixedTag<float, 8> d;
-  hn::Vec<decltype(d)> columns[2][4];  // those of the upper four rows, and of the lower four
-  PERIGEE_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    const float* row = from + half * 4 * from_row;
-    const auto r0 = hn::LoadU(d, row), r1 = hn::LoadU(d, row + from_row);
-    const auto r2 = hn::LoadU(d, row + 2 * from_row), r3 = hn::LoadU(d, row + 3 * from_row);
-    const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
-    const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
-    columns[half][0] = hn::InterleaveLower(d, low02, low13), columns[half][1] = hn::InterleaveUpper(d, low02, low13);
-    columns[half][2] = hn::InterleaveLower(d, high02, high13),
-    columns[half][3] = hn::InterleaveUpper(d, high02, high13);
-  }
-  PERIGEE_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    hn::StoreU(hn::ConcatLowerLower(d, columns[1][i], columns[0][i]), d, to + i * to_row);
-    hn::StoreU(hn::ConcatUpperUpper(d, columns[1][i], columns[0][i]), d, to + (i + 4) * to_row);
-  }
-}
-#endif
-
-void transpose_blocks(int64_t rows, int64_t columns, const float* from, int64_t from_row, float* to, int64_t to_row) {
-  int64_t r = 0;
-#if HWY_TARGET <= HWY_AVX2
-  for (; r + 8 <= rows; r += 8) {
-    const float* const row = from + r * from_row;
-    for (int64_t i = 8; i < 16 && r + i < rows; ++i)  // the hardware does not foresee short rows
-      for (int64_t c = 0; c < columns; c += 16) __builtin_prefetch(row + i * from_row + c);
-    int64_t c = 0;
-    for (; c + 8 <= columns; c += 8) transpose_8(row + c, from_row, to + c * to_row + r, to_row);
-    if (c == columns) continue;
-    for (int64_t i = 0; i < 8; i += 4)
-      pack_rows<4>(row + i * from_row + c, from_row, columns - c, to + c * to_row + r + i, to_row);
-  }
-#endif
-  for (; r + 4 <= rows; r += 4) pack_rows<4>(from + r * from_row, from_row, columns, to + r, to_row);
-  for (; r < rows; ++r) pack_rows<1>(from + r * from_row, from_row, columns, to + r, to_row);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace pg::cpu
 HWY_AFTER_NAMESPACE();
@@ -227,11 +185,6 @@ void winograd_transform(int m, WinogradPart part, const WinogradTiles& tiles) {
 
 HWY_EXPORT(multiply);
 void winograd_multiply(const WinogradProducts& p) { HWY_DYNAMIC_DISPATCH(multiply)(p); }
-
-HWY_EXPORT(transpose_blocks);
-void transpose_f32(int64_t rows, int64_t columns, const float* from, int64_t from_row, float* to, int64_t to_row) {
-  HWY_DYNAMIC_DISPATCH(transpose_blocks)(rows, columns, from, from_row, to, to_row);
-}
 
 }  // namespace pg::cpu
 #endif

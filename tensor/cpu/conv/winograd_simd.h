@@ -45,7 +45,4 @@ struct WinogradProducts {
 // Writes whole panels of columns.
 void winograd_multiply(const WinogradProducts& p);
 
-// to[c * to_row + r] = from[r * from_row + c] for r < rows, c < columns.
-void transpose_f32(int64_t rows, int64_t columns, const float* from, int64_t from_row, float* to, int64_t to_row);
-
 }  // namespace pg::cpu

@@ -112,8 +112,7 @@ void Winograd::transform_sums(const float* sums, float* dw) const {
                                        .to_tile = kTaps * kPixel,
                                        .tiles = depth,
                                        .channels = kPixel});
-                   transpose_f32(depth * kTaps, count, taps, kPixel, dw + (column * s_.ic + first) * kTaps,
-                                 s_.ic * kTaps);
+                   transpose(depth * kTaps, count, taps, kPixel, dw + (column * s_.ic + first) * kTaps, s_.ic * kTaps);
                  }
                });
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "tensor/cpu/move/transpose_simd.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
 
@@ -112,73 +113,7 @@ void copy_rows(const Layout& l, const T* from, T* to) {
   });
 }
 
-// Transposes a block of 4 x 4 elements of four bytes, or of 2 x 2 elements of eight, in vectors of 16 bytes.
-typedef uint32_t FourVector __attribute__((vector_size(16)));
-typedef uint64_t TwoVector __attribute__((vector_size(16)));
-
-template <class V, class T>
-V load(const T* from) {
-  V v;
-  std::memcpy(&v, from, sizeof v);
-  return v;
-}
-
-inline void transpose_unit(const uint32_t* from, int64_t from_step, uint32_t* to, int64_t to_step) {
-  FourVector r[4];
-  for (int i = 0; i < 4; ++i) r[i] = load<FourVector>(from + i * from_step);
-  const auto a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), b = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
-  const auto c = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5), d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
-  const FourVector out[4] = {__builtin_shufflevector(a, c, 0, 1, 4, 5), __builtin_shufflevector(a, c, 2, 3, 6, 7),
-                             __builtin_shufflevector(b, d, 0, 1, 4, 5), __builtin_shufflevector(b, d, 2, 3, 6, 7)};
-  for (int i = 0; i < 4; ++i) std::memcpy(to + i * to_step, &out[i], sizeof out[i]);
-}
-inline void transpose_unit(const uint64_t* from, int64_t from_step, uint64_t* to, int64_t to_step) {
-  const auto a = load<TwoVector>(from), b = load<TwoVector>(from + from_step);
-  const TwoVector out[2] = {__builtin_shufflevector(a, b, 0, 2), __builtin_shufflevector(a, b, 1, 3)};
-  for (int i = 0; i < 2; ++i) std::memcpy(to + i * to_step, &out[i], sizeof out[i]);
-}
-template <class T>
-inline void transpose_unit(const T* from, int64_t, T* to, int64_t) {
-  *to = *from;
-}
-template <class T>
-constexpr int64_t kUnit = sizeof(T) == 4   ? 4
-                          : sizeof(T) == 8 ? 2
-                                           : 1;
-template <class T>
-constexpr int64_t kLine = 64 / sizeof(T);  // elements per cache line
-
-// Copies a square with sides of one cache line, so that every line of source and target is loaded once. Lines that are
-// a power of two apart would evict each other.
-template <class T>
-void transpose_square(const T* from, int64_t from_step, T* to, int64_t to_step) {
-  constexpr int64_t n = kLine<T>, unit = kUnit<T>;
-  T in[n * n], out[unit * n];
-  for (int64_t c = 0; c < n; ++c) std::memcpy(in + c * n, from + c * from_step, 64);
-  for (int64_t r = 0; r < n; r += unit) {
-    for (int64_t c = 0; c < n; c += unit) transpose_unit(in + c * n + r, n, out + c, n);
-    for (int64_t i = 0; i < unit; ++i) std::memcpy(to + (r + i) * to_step, out + i * n, 64);
-  }
-}
-
-// to[r * to_step + c] = from[c * from_step + r] for r < rows, c < columns.
-template <class T>
-void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
-  if (rows == kLine<T> && columns == kLine<T>) return transpose_square(from, from_step, to, to_step);
-  constexpr int64_t unit = kUnit<T>;
-  const int64_t whole_rows = rows - rows % unit, whole_columns = columns - columns % unit;
-  for (int64_t r = 0; r < whole_rows; r += unit) {
-    for (int64_t c = 0; c < whole_columns; c += unit)
-      transpose_unit(from + c * from_step + r, from_step, to + r * to_step + c, to_step);
-    for (int64_t c = whole_columns; c < columns; ++c)
-      for (int64_t i = r; i < r + unit; ++i) to[i * to_step + c] = from[c * from_step + i];
-  }
-  for (int64_t r = whole_rows; r < rows; ++r)
-    for (int64_t c = 0; c < columns; ++c) to[r * to_step + c] = from[c * from_step + r];
-}
-
-// For layouts in which the innermost dim of the target is not contiguous in the source, but dim `run` is. Copies tile
-// by tile.
+// For layouts in which the innermost dim of the target is not contiguous in the source, but dim `run` is.
 template <class T>
 void copy_transposed(const Layout& l, int run, const T* from, T* to) {
   const int inner = l.rank - 1;
@@ -195,17 +130,15 @@ void copy_transposed(const Layout& l, int run, const T* from, T* to) {
   const int outer_rank = outer_dims.rank;
   int64_t outer = 1;
   for (int i = 0; i < outer_rank; ++i) outer *= outer_dims.size[i];
-  const int64_t tile = kLine<T>, strip = 2 * tile;  // a strip is two lines, which the prefetcher loads together
+  constexpr int64_t strip = 64 / sizeof(T);  // a cache line
   const int64_t strips = (rows + strip - 1) / strip;
   const int64_t strip_bytes = std::min(rows, strip) * columns * int64_t(sizeof(T));
   parallel_for(outer * strips, kParallelBytes / 2 / strip_bytes + 1, [&](int64_t begin, int64_t end) {
     Walk walk(outer_dims, outer_rank, begin / strips);
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t first = i % strips * strip, last = std::min(rows, first + strip);
-      for (int64_t c = 0; c < columns; c += tile)
-        for (int64_t r = first; r < last; r += tile)
-          transpose_tile(from + walk.from + c * column_step + r, column_step, to + walk.to + r * row_step + c, row_step,
-                         std::min(tile, last - r), std::min(tile, columns - c));
+      const int64_t first = i % strips * strip;
+      transpose(columns, std::min(strip, rows - first), from + walk.from + first, column_step,
+                to + walk.to + first * row_step, row_step);
       if (i % strips == strips - 1) walk.next();
     }
   });
