@@ -21,12 +21,6 @@ int64_t planes_per_task(const PoolShape& s) {
   return std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, times(s.out_plane(), window_size(s))));
 }
 
-// The part of a window that lies inside the input: first position, one past the last, and the step.
-struct Span {
-  int64_t first, last, step;
-  int64_t full;  // elements of the whole window, including padding
-};
-
 Span window(const PoolShape& s, int dim, int64_t o) {
   const int64_t step = s.dilation[dim];
   int64_t first = o * s.stride[dim] - s.pad[dim];
@@ -36,22 +30,35 @@ Span window(const PoolShape& s, int dim, int64_t o) {
   return {first, last, step, full};
 }
 
+// Windows without a common kernel for adjacent ones.
+constexpr auto kOneByOne = [](const Span&, const Span&, const Span&, int64_t, int64_t, int64_t) { return int64_t(0); };
+
 // Calls f(wz, wy, wx, output position, polls) for the rows [begin, end) of windows of a plane. `work`: of one window,
 // in elements. Polls between windows; `polls` says whether f has to poll inside them. No call comes between windows
-// that are small, so that what the loops read stays in registers.
-template <class F>
-void for_rows_of_windows(const PoolShape& s, int64_t work, int64_t begin, int64_t end, const F& f) {
+// that are small, so that what the loops read stays in registers. Calls many(wz, wy, wx, first column, count, output
+// position) before, for adjacent windows that lie inside of a row, wx being that of the first; it returns how many of
+// them it computed.
+template <class F, class Many = decltype(kOneByOne)>
+void for_rows_of_windows(const PoolShape& s, int64_t work, int64_t begin, int64_t end, const F& f,
+                         const Many& many = kOneByOne) {
   const bool large = work > kElementsPerTask;
   const int64_t block = kElementsPerTask / std::max<int64_t>(work, 1) + 1;
+  const int64_t room = s.in[2] + s.pad[2] - (s.kernel[2] - 1) * s.dilation[2] - 1;  // for the last window's start
+  const int64_t inside = (s.pad[2] + s.stride[2] - 1) / s.stride[2];
+  const int64_t inside_end = room < 0 ? 0 : std::min(s.out[2], room / s.stride[2] + 1);
   Poller poll;
   for (int64_t r = begin; r < end; ++r) {
     const Span wz = window(s, 0, r / s.out[1]), wy = window(s, 1, r % s.out[1]);
     for (int64_t x = 0; x < s.out[2];) {
-      const int64_t first = x, last = std::min(s.out[2], x + block);
-      if (large)
+      const int64_t first = x, last = std::min(x < inside ? std::min(inside, s.out[2]) : s.out[2], x + block);
+      if (large) {
         for (; x < last; ++x) f(wz, wy, window(s, 2, x), r * s.out[2] + x, std::true_type());
-      else
+      } else {
+        if (x >= inside && x < inside_end)
+          x += many(wz, wy, window(s, 2, x), x * s.stride[2] - s.pad[2], std::min(last, inside_end) - x,
+                    r * s.out[2] + x);
         for (; x < last; ++x) f(wz, wy, window(s, 2, x), r * s.out[2] + x, std::false_type());
+      }
       poll((last - first) * work);
     }
   }
@@ -137,19 +144,25 @@ void max_pool_forward(const PoolShape& s, const T* x, T* y, int32_t* index) {
     const T* from = x + p * s.in_plane();
     T* to = y + p * s.out_plane();
     int32_t* places = index ? index + p * s.out_plane() : nullptr;
-    for_rows_of_windows(s, work, begin, end,
-                        [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
-                          T best = -std::numeric_limits<T>::infinity();
-                          int64_t at = (wz.first * s.in[1] + wy.first) * s.in[2] + wx.first;
-                          for_elements(s, wz, wy, wx, polls, 1, [&](int64_t i) {
-                            if (from[i] > best || std::isnan(from[i])) {
-                              best = from[i];
-                              at = i;
-                            }
-                          });
-                          to[o] = best;
-                          if (places) places[o] = static_cast<int32_t>(at);
-                        });
+    for_rows_of_windows(
+        s, work, begin, end,
+        [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
+          T best = -std::numeric_limits<T>::infinity();
+          int64_t at = (wz.first * s.in[1] + wy.first) * s.in[2] + wx.first;
+          for_elements(s, wz, wy, wx, polls, 1, [&](int64_t i) {
+            if (from[i] > best || std::isnan(from[i])) {
+              best = from[i];
+              at = i;
+            }
+          });
+          to[o] = best;
+          if (places) places[o] = static_cast<int32_t>(at);
+        },
+        [&](const Span& wz, const Span& wy, const Span&, int64_t column, int64_t count, int64_t o) {
+          if constexpr (std::is_same_v<T, float>)
+            return largest_of_windows({s, from, wz, wy, column, count}, to + o, places ? places + o : nullptr);
+          return int64_t(0);
+        });
   });
 }
 
@@ -234,12 +247,18 @@ void avg_pool_forward(const PoolShape& s, Divisor divisor, const T* x, T* y) {
   for_rows(s, s.planes, work, kElementsPerTask, [&](int64_t p, int64_t begin, int64_t end) {
     const T* from = x + p * s.in_plane();
     T* to = y + p * s.out_plane();
-    for_rows_of_windows(s, work, begin, end,
-                        [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
-                          T sum = 0;
-                          for_elements(s, wz, wy, wx, polls, 1, [&](int64_t i) { sum += from[i]; });
-                          to[o] = sum / T(divisor_of(divisor, wz, wy, wx));
-                        });
+    for_rows_of_windows(
+        s, work, begin, end,
+        [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
+          T sum = 0;
+          for_elements(s, wz, wy, wx, polls, 1, [&](int64_t i) { sum += from[i]; });
+          to[o] = sum / T(divisor_of(divisor, wz, wy, wx));
+        },
+        [&](const Span& wz, const Span& wy, const Span& wx, int64_t column, int64_t count, int64_t o) {
+          if constexpr (std::is_same_v<T, float>)
+            return means_of_windows({s, from, wz, wy, column, count}, float(divisor_of(divisor, wz, wy, wx)), to + o);
+          return int64_t(0);
+        });
   });
 }
 

@@ -54,6 +54,24 @@ void max_pool_last(const PoolShape& s, int64_t channels, const T* x, T* y);
 template <class T>
 void avg_pool_last(const PoolShape& s, int64_t channels, Divisor divisor, const T* x, T* y);
 
+// The part of a window that lies inside the input: first position, one past the last, and the step.
+struct Span {
+  int64_t first, last, step;
+  int64_t full;  // elements of the whole window, including padding
+};
+
+// Adjacent windows of one row of windows of a plane. None reaches past the ends of the plane's rows.
+struct WindowRow {
+  const PoolShape& shape;
+  const float* plane;
+  Span z, y;
+  int64_t column, count;  // the first window's first column, and the number of windows
+};
+// As in max_pool_forward and avg_pool_forward. They return how many windows were computed; the rest are too few for a
+// vector.
+int64_t largest_of_windows(const WindowRow& w, float* y, int32_t* index);
+int64_t means_of_windows(const WindowRow& w, float divisor, float* y);
+
 // Per element of rows of n: to = the larger of to and x, by the order of max_pool_forward; to = to + x; to = to / by.
 template <class T>
 void take_larger(int64_t n, const T* x, T* to);

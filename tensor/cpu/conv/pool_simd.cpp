@@ -5,6 +5,8 @@
 
 #include "tensor/cpu/conv/pool.h"
 
+#include <limits>
+
 HWY_BEFORE_NAMESPACE();
 namespace pg::cpu {
 namespace HWY_NAMESPACE {
@@ -60,6 +62,91 @@ void pool_rows(const float* x, int64_t width, int64_t first, int64_t last, int64
   }
 }
 
+// The places of the first elements of adjacent windows, from the first window's on.
+template <class DI>
+HWY_INLINE hn::Vec<DI> offsets(DI di, const PoolShape& s) {
+  return hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<int32_t>(s.stride[2])));
+}
+
+// Calls take(elements, places) for each tap of as many windows as a vector has elements, in the order of the places. i:
+// the first window.
+template <int kStride, class D, class Take>
+HWY_INLINE void each_tap(D d, const WindowRow& w, int64_t i, const Take& take) {
+  const PoolShape& s = w.shape;
+  const hn::RebindToSigned<D> di;
+  const auto from_first = offsets(di, s);
+  for (int64_t z = w.z.first; z < w.z.last; z += w.z.step)
+    for (int64_t y = w.y.first; y < w.y.last; y += w.y.step) {
+      int64_t at = (z * s.in[1] + y) * s.in[2] + w.column + i * s.stride[2];
+      for (int64_t tap = 0; tap < s.kernel[2]; ++tap, at += s.dilation[2]) {
+        const auto places = hn::Add(from_first, hn::Set(di, static_cast<int32_t>(at)));
+        if constexpr (kStride == 1) {
+          take(hn::LoadU(d, w.plane + at), places);
+        } else if constexpr (kStride == 2) {
+          hn::Vec<D> even, odd;
+          hn::LoadInterleaved2(d, w.plane + at, even, odd);
+          take(even, places);
+        } else {
+          take(hn::GatherIndex(d, w.plane + at, from_first), places);
+        }
+      }
+    }
+}
+
+// Calls f(tag, first window) for vectors of windows, and returns the number of windows. The last vector may contain
+// windows of the one before. Pairs of elements are loaded for a stride of 2, so those of a vector must end inside the
+// plane.
+template <int kStride, class D, class F>
+HWY_INLINE int64_t over_windows(D d, const WindowRow& w, const F& f) {
+  const PoolShape& s = w.shape;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), reach = (s.kernel[2] - 1) * s.dilation[2] + 2 * lanes;
+  const int64_t last_row = ((w.z.last - 1) * s.in[1] + w.y.last - 1) * s.in[2] + w.column;
+  const auto fits = [&](int64_t i) { return kStride != 2 || last_row + 2 * i + reach <= s.in_plane(); };
+  int64_t i = 0;
+  for (; i + lanes <= w.count && fits(i); i += lanes) f(d, i);
+  if (i == 0 || i == w.count || !fits(w.count - lanes)) return i;
+  f(d, w.count - lanes);
+  return w.count;
+}
+template <int kStride, class F>
+HWY_INLINE int64_t over_windows(const WindowRow& w, const F& f) {
+  if (const int64_t n = over_windows<kStride>(hn::ScalableTag<float>(), w, f)) return n;
+  if (const int64_t n = over_windows<kStride>(hn::CappedTag<float, 8>(), w, f)) return n;
+  return over_windows<kStride>(hn::CappedTag<float, 4>(), w, f);
+}
+
+template <int kStride>
+int64_t largest(const WindowRow& w, float* y, int32_t* index) {
+  return over_windows<kStride>(w, [&](auto d, int64_t i) HWY_ATTR {
+    const hn::RebindToSigned<decltype(d)> di;
+    const PoolShape& s = w.shape;
+    const int64_t first = (w.z.first * s.in[1] + w.y.first) * s.in[2] + w.column + i * s.stride[2];
+    auto best = hn::Set(d, -std::numeric_limits<float>::infinity());
+    auto at = hn::Add(offsets(di, s), hn::Set(di, static_cast<int32_t>(first)));
+    each_tap<kStride>(d, w, i, [&](auto next, auto places) HWY_ATTR { take_larger(d, next, places, best, at); });
+    hn::StoreU(best, d, y + i);
+    if (index) hn::StoreU(at, di, index + i);
+  });
+}
+
+template <int kStride>
+int64_t means(const WindowRow& w, float divisor, float* y) {
+  return over_windows<kStride>(w, [&](auto d, int64_t i) HWY_ATTR {
+    auto sum = hn::Zero(d);
+    each_tap<kStride>(d, w, i, [&](auto next, auto) HWY_ATTR { sum = hn::Add(sum, next); });
+    hn::StoreU(hn::Div(sum, hn::Set(d, divisor)), d, y + i);
+  });
+}
+
+int64_t largest_row(const WindowRow& w, float* y, int32_t* index) {
+  const int64_t stride = w.shape.stride[2];
+  return stride == 1 ? largest<1>(w, y, index) : stride == 2 ? largest<2>(w, y, index) : largest<0>(w, y, index);
+}
+int64_t means_row(const WindowRow& w, float divisor, float* y) {
+  const int64_t stride = w.shape.stride[2];
+  return stride == 1 ? means<1>(w, divisor, y) : stride == 2 ? means<2>(w, divisor, y) : means<0>(w, divisor, y);
+}
+
 // Calls f(vector tag, index) over [0, n), with vectors of one element at the end.
 template <class T, class F>
 HWY_INLINE void over_row(int64_t n, F f) {
@@ -99,6 +186,8 @@ HWY_AFTER_NAMESPACE();
 namespace pg::cpu {
 
 HWY_EXPORT(pool_rows);
+HWY_EXPORT(largest_row);
+HWY_EXPORT(means_row);
 HWY_EXPORT(larger_f32);
 HWY_EXPORT(larger_f64);
 HWY_EXPORT(sum_f32);
@@ -129,6 +218,13 @@ void divide_row(int64_t n, float by, float* to) {
 template <>
 void divide_row(int64_t n, double by, double* to) {
   HWY_DYNAMIC_DISPATCH(quotient_f64)(n, by, to);
+}
+
+int64_t largest_of_windows(const WindowRow& w, float* y, int32_t* index) {
+  return HWY_DYNAMIC_DISPATCH(largest_row)(w, y, index);
+}
+int64_t means_of_windows(const WindowRow& w, float divisor, float* y) {
+  return HWY_DYNAMIC_DISPATCH(means_row)(w, divisor, y);
 }
 
 void max_pool_2x2_rows(const float* x, int64_t width, int64_t first, int64_t last, int64_t out_cols, float* y,
