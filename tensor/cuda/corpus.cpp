@@ -33,7 +33,7 @@ void give_images(bool all, DType t, Each each, void* user) {
     if (all || mode == std::string("reflect")) give("pad", pad_types(t, mode), each, user);
   give("sequence", sequence_types(t, DType::kInt64), each, user);
   if (!is_float(t)) return;
-  for (const char* activation : {"", "relu", "leaky_relu", "sigmoid", "tanh", "silu", "gelu", "gelu_tanh"})
+  for (const char* activation : {"", "relu", "leaky_relu", "sigmoid", "tanh", "silu", "gelu", "gelu_tanh", "relu6"})
     if (all || *activation == 'g') give("epilogue", epilogue_types(t, t, activation), each, user);
   for (const int64_t elements : {int64_t(1), int64_t(1) << 40}) {
     give("pool", pool_types(t, elements), each, user);

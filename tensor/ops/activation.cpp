@@ -151,7 +151,8 @@ static void add_rectifiers(Registry& r) {
        .result = Result::kSame,
        .vjp = {[](Vjp& c) { return inside(c, 0, 6); }},
        .vjp_uses = "x",
-       .traits = kPointwise | kIdempotent},
+       .traits = kPointwise | kIdempotent,
+       .epilogue = [](const AttrReader&) { return Epilogue{"relu6"}; }},
       activation(
           "leaky_relu", "x where it is positive, else negative_slope x.", "return pg.tensor({-1, 2}):leaky_relu(0.1)",
           {number("negative_slope", 0.01, "the factor below 0")},

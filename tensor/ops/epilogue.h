@@ -11,7 +11,7 @@ inline AttrDef activation_attr() {
           .kind = AttrKind::kString,
           .fallback = std::string("relu"),
           .doc = "applied to the result",
-          .choices = {"relu", "leaky_relu", "sigmoid", "tanh", "silu", "gelu", "gelu_tanh"}};
+          .choices = {"relu", "leaky_relu", "sigmoid", "tanh", "silu", "gelu", "gelu_tanh", "relu6"}};
 }
 inline AttrDef slope_attr() {
   return {.name = "slope",

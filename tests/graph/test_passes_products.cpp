@@ -32,7 +32,7 @@ TEST_CASE("epilogue: not attached when the value in between has another reader")
 }
 
 TEST_CASE("epilogue: returns the same bits for every activation, dtype and number of rows") {
-  const char* names[] = {"relu", "leaky_relu", "sigmoid", "tanh", "silu", "gelu"};
+  const char* names[] = {"relu", "leaky_relu", "sigmoid", "tanh", "silu", "gelu", "relu6"};
   for (const char* name : names)
     for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16})
       for (const int64_t rows : {1, 4, 5, 33}) {

@@ -253,3 +253,22 @@ t.test("NaN reaches all outputs of a large convolution whose window holds it", f
   check(f)
   check(pg.jit(f))
 end)
+
+t.test("large convolutions apply any activation to all of their result", function()
+  local x = pg.randn(1, 64, 40, 36)
+  local kernels = {pg.randn(160, 64, 1, 1) * 0.2, pg.randn(64, 1, 3, 3), pg.randn(512, 64, 1, 1) * 0.2, pg.randn(64, 64, 3, 3) * 0.1}
+  local groups = {1, 64, 1, 1}
+  for _, act in ipairs{"relu6", "silu", "gelu", "leaky_relu", "tanh"} do
+    local function layers(v)
+      local out = {}
+      for i, w in ipairs(kernels) do out[i] = pg[act](v:conv2d(w, nil, {padding = 1, groups = groups[i]})) end
+      return out
+    end
+    local plan = pg.jit(layers)
+    local expected = {}
+    for i, w in ipairs(kernels) do expected[i] = pg[act](x:conv2d(w, nil, {padding = 1, groups = groups[i]})) end
+    for _ = 1, 3 do
+      for i, y in ipairs(plan(x)) do t.close(y, expected[i], {atol = 1e-4, rtol = 1e-4}) end
+    end
+  end
+end)

@@ -36,6 +36,7 @@ return function(pg, f)
       {args = {f{2, 3}, f{4, 3}, f{4}}, attrs = {activation = "tanh"}}, {args = {f{3}, f{4, 3}}, attrs = {activation = "sigmoid"}},
       {args = {f{2, 3}, f{4, 3}, f{4}}, attrs = {activation = "leaky_relu", slope = 0.2}},
       {args = {f{2, 3}, f{4, 3}, f{4}}, attrs = {activation = "gelu_tanh"}},
+      {args = {f{2, 3}, f{4, 3}, f{4}}, attrs = {activation = "relu6"}},
     },
     linalg_cholesky = {{args = {positive(3)}, symmetric = true}},
     linalg_inv = {{args = {regular(3, 3)}}, {args = {regular(3, 3)}, attrs = {check_errors = false}}},

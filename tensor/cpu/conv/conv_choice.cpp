@@ -174,7 +174,8 @@ class Trial {
     const TrialArray packed(conv->packed_bytes()), scratch(conv->scratch_bytes());
     if (conv->packed_bytes()) conv->pack(w_.get(), packed.get());
     const float* const weights = conv->packed_bytes() ? packed.get() : nullptr;
-    return measured([&] { conv->run(x_.get(), w_.get(), weights, nullptr, false, y_.get(), scratch.get()); });
+    const auto no_finish = [](int64_t, float*) {};
+    return measured([&] { conv->run(x_.get(), w_.get(), weights, nullptr, no_finish, y_.get(), scratch.get()); });
   }
 
   const ConvShape s_;

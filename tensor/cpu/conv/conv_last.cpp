@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "tensor/cpu/gemm/gemm.h"
-#include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/parallel.h"
 
 namespace pg::cpu {
@@ -121,7 +120,7 @@ bool ConvLast::ready() const {
   return std::all_of(primitives_.begin(), primitives_.end(), fits);
 }
 
-void ConvLast::run(const float* x, const float* w, const void* packed, const float* bias, bool relu, float* y,
+void ConvLast::run(const float* x, const float* w, const void* packed, const float* bias, FinishPart finish, float* y,
                    void* scratch) const {
   char* base = static_cast<char*>(scratch);
   if (!packed && packed_bytes_) {
@@ -137,7 +136,7 @@ void ConvLast::run(const float* x, const float* w, const void* packed, const flo
       const char* weights = packed ? static_cast<const char*>(packed) + packed_at(splits_channels() ? p : 0) : nullptr;
       primitives_[p]->run(x + share.x, w + share.channel * weights_, weights, bias ? bias + share.channel : nullptr, to,
                           own + result_bytes_);
-      if (relu) rectify(result_size(share.shape), to);  // the library's relu turns NaN into 0
+      finish(result_size(share.shape), to);
       if (splits_channels()) {
         const int64_t pixels = share.shape.n * share.shape.out_plane();
         place_columns(pixels, share.shape.oc, to, channels_, y + share.channel);

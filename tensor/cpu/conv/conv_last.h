@@ -6,6 +6,7 @@
 
 #include "tensor/cpu/conv/conv.h"
 #include "tensor/cpu/onednn/onednn.h"
+#include "tensor/function_ref.h"
 
 namespace pg::cpu {
 
@@ -15,9 +16,10 @@ class ConvLast {
   // Returns null where the library has no implementation. `bias`: whether runs have one.
   static std::unique_ptr<const ConvLast> make(const ConvShape& s, bool bias);
 
-  // `packed` is the result of pack(w), or null. `scratch` has scratch_bytes(). The bits depend neither on the number of
-  // threads nor on `packed`.
-  void run(const float* x, const float* w, const void* packed, const float* bias, bool relu, float* y,
+  // `packed` is the result of pack(w), or null. Calls finish(n, part) for parts of the result that are in the caches.
+  // `scratch` has scratch_bytes(). The bits depend neither on the number of threads nor on `packed`.
+  using FinishPart = FunctionRef<void(int64_t n, float* part)>;
+  void run(const float* x, const float* w, const void* packed, const float* bias, FinishPart finish, float* y,
            void* scratch) const;
   void pack(const float* w, void* packed) const;
   bool packs_like(const ConvLast& other) const;

@@ -64,7 +64,10 @@ bool forward_by_last(const ConvShape& s, const float* x, const float* w, const f
   const Scratch<float> last_x(x_size + y_size + int64_t(conv->scratch_bytes() / sizeof(float)) + 48);
   float *last_y = last_x + (x_size + 15) / 16 * 16, *work = last_y + (y_size + 15) / 16 * 16;
   copy_block(sizeof(float), {s.n, in, s.ic}, x, {s.ic * in, 1, in}, last_x, {s.ic * in, s.ic, 1});
-  conv->run(last_x, w, nullptr, bias, relu, last_y, work);
+  const auto finish = [&](int64_t n, float* part) {
+    if (relu) rectify(n, part);  // the library's relu turns NaN into 0
+  };
+  conv->run(last_x, w, nullptr, bias, finish, last_y, work);
   copy_block(sizeof(float), {s.n, s.oc, out}, last_y, {s.oc * out, 1, s.oc}, y, {s.oc * out, out, 1});
   return true;
 }

@@ -31,7 +31,7 @@ void conv(const KernelArgs& args) { convolve(args, false); }
 void conv_act(const KernelArgs& args) {
   const bool relu = cpu::asks_relu(args);
   convolve(args, relu);
-  if (!relu) cpu::activate(args);
+  if (!relu) cpu::Activation{args}(args.out[0]);
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv(const KernelArgs& args, uint32_t lasting) {

@@ -44,7 +44,7 @@ void convolve(const KernelArgs& args) {
     cpu::conv_forward<T>(s, plain_x.data(), w, bias, relu, plain_y.data());
     transpose(s.n, s.oc, s.out_plane(), plain_y.data(), y);
   });
-  if (activates && !relu) cpu::activate(args);
+  if (activates && !relu) cpu::Activation{args}(args.out[0]);
 }
 
 // The library has no kernel for some convolutions with groups.

@@ -44,9 +44,9 @@ class RowWise final : public PreparedKernel {
         const OneDnnPrepared& share = count == rows_ / parts_ ? *small_ : *large_;
         share.run(x + first * x_row_, w, packed, bias, y + first * y_row_,
                   static_cast<char*>(scratch) + size_t(p) * part_bytes_);
+        finish_(count * y_row_, y + first * y_row_);
       }
     });
-    finish_(out);
   }
   void pack(const View& w, void* packed) const override { small_->pack(w.as<float>(), packed); }
   bool packs_like(const PreparedKernel& other) const override {
@@ -70,9 +70,8 @@ class PreparedConvLast final : public PreparedKernel {
     scratch_bytes = conv_->scratch_bytes();
   }
   void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const override {
-    conv_->run(in[0].as<float>(), in[1].as<float>(), packed, in[2].as<float>(), finish_.relu(), out[0].as<float>(),
-               scratch);
-    if (!finish_.relu()) finish_(out);
+    const auto finish = [&](int64_t n, float* part) { finish_(n, part); };
+    conv_->run(in[0].as<float>(), in[1].as<float>(), packed, in[2].as<float>(), finish, out[0].as<float>(), scratch);
   }
   void pack(const View& w, void* packed) const override { conv_->pack(w.as<float>(), packed); }
   bool packs_like(const PreparedKernel& other) const override {

@@ -220,7 +220,7 @@ void linear(const KernelArgs& args) { product_with_bias(args, false); }
 void linear_act(const KernelArgs& args) {
   const bool relu = cpu::asks_relu(args);
   product_with_bias(args, relu);
-  if (!relu) cpu::activate(args);
+  if (!relu) cpu::Activation{args}(args.out[0]);
 }
 
 bool is_plain_float(const View& v) { return v.dtype() == DType::kFloat32 && is_contiguous(v.shape(), *v.strides); }

@@ -39,16 +39,20 @@ class PreparedProduct final : public PreparedKernel {
 
 }  // namespace
 
-Finish::Finish(const KernelArgs& args)
-    : op_(args.op),
-      attrs_(args.attrs),
-      activates_(args.op.attr_index("activation") >= 0),
-      relu_(activates_ && asks_relu(args)) {}
+Finish::Finish(const KernelArgs& args) {
+  if (args.op.attr_index("activation") < 0) return;
+  relu_ = asks_relu(args);
+  if (!relu_) activation_.emplace(args);
+}
 
 void Finish::operator()(std::span<const View> out) const {
   if (relu_) return rectify(out[0].numel(), out[0].as<float>());
-  auto no_allocation = [](int, const Dims&) -> View { return {}; };
-  if (activates_) activate(KernelArgs{op_, out, out, attrs_, no_allocation});
+  if (activation_) (*activation_)(out[0]);
+}
+
+void Finish::operator()(int64_t n, float* y) const {
+  if (relu_) return rectify(n, y);
+  if (activation_) (*activation_)(n, y);
 }
 
 std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool packs,

@@ -1,8 +1,10 @@
 // Prepared kernels (PreparedKernel) of the CPU, made of oneDNN primitives and of our own kernels.
 #pragma once
 #include <memory>
+#include <optional>
 
 #include "tensor/cpu/conv/conv.h"
+#include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/kernel.h"
 #include "tensor/op.h"
 
@@ -13,12 +15,12 @@ class Finish {
  public:
   explicit Finish(const KernelArgs& args);
   void operator()(std::span<const View> out) const;
+  void operator()(int64_t n, float* y) const;  // for a part of the result, only on this thread
   bool relu() const { return relu_; }
 
  private:
-  const OpDef& op_;
-  Attrs attrs_;
-  bool activates_, relu_;
+  std::optional<Activation> activation_;  // other than relu
+  bool relu_ = false;
 };
 
 // For inputs (x, w, bias): y[m, n] = x[m, k] * w[n, k]^T + bias[n], row-major float32. With `packs` w may be packed.

@@ -7,14 +7,30 @@ namespace pg::cpu {
 
 bool asks_relu(const KernelArgs& args) { return args.attr<std::string>("activation") == "relu"; }
 
-void activate(const KernelArgs& args) {
+namespace {
+
+const OpDef& op_of(const std::string& activation) {
+  return registry().require(activation == "gelu_tanh" ? "gelu" : activation);
+}
+
+}  // namespace
+
+Activation::Activation(const KernelArgs& args)
+    : op_(&op_of(args.attr<std::string>("activation"))), attrs_(make_attrs(*op_)), row_(*find_span(op_->name)) {
   const std::string& name = args.attr<std::string>("activation");
-  const bool tanh_form = name == "gelu_tanh";
-  const OpDef& op = registry().require(tanh_form ? "gelu" : name);
-  Attrs attrs = make_attrs(op);
-  if (tanh_form) attrs[0] = std::string("tanh");
-  if (name == "leaky_relu") attrs[0] = args.attr<double>("slope");
-  run_pointwise(KernelArgs{op, args.out, args.out, attrs, args.allocate}, *find_span(op.name));
+  if (name == "gelu_tanh") attrs_[0] = std::string("tanh");
+  if (name == "leaky_relu") attrs_[0] = args.attr<double>("slope");
+  if (attrs_.size()) span_params(*op_, attrs_, params_);
+}
+
+void Activation::operator()(const View& y) const {
+  const auto no_allocation = [](int, const Dims&) -> View { return {}; };
+  run_pointwise(KernelArgs{*op_, {&y, 1}, {&y, 1}, attrs_, no_allocation}, row_);
+}
+
+void Activation::operator()(int64_t n, float* y) const {
+  const void* const in[] = {y};
+  row_.fn[int(DType::kFloat32)](n, y, in, 0, params_);
 }
 
 }  // namespace pg::cpu
