@@ -84,7 +84,8 @@ void plain(const KernelArgs& a) {
   reduce(stream_at(a.stream), a.in[0], mask, a.out[0], reduction_of(a.op.name, masked_numel(a.in[0], mask)));
 }
 
-// The mean squared distance from the mean.
+// The mean squared distance from the mean, or its root.
+template <bool kRoot>
 void var(const KernelArgs& a) {
   Stream& stream = stream_at(a.stream);
   const View &in = a.in[0], &out = a.out[0];
@@ -96,7 +97,8 @@ void var(const KernelArgs& a) {
   const Scratch means(stream, size_t(out.numel()) * sizeof(double));
   const Type type{DType::kFloat64, out.type->device, out.shape()};
   reduce(stream, in, mask, {&type, out.strides, means.data()}, Reduction{"kSum", "kScale", 1 / n});
-  reduce(stream, in, mask, out, Reduction{"kDeviation", "kScale", 1 / std::max(left, 0.0)}, means.data());
+  reduce(stream, in, mask, out, Reduction{"kDeviation", kRoot ? "kRoot" : "kScale", 1 / std::max(left, 0.0)},
+         means.data());
 }
 
 // log(sum(exp(x - top))) + top.
@@ -202,12 +204,11 @@ std::string reduce_types(DType from, DType to, const char* op, const char* finis
 }
 
 std::vector<KernelRow> reduce_rows() {
-  std::vector<KernelRow> rows = {{"var", var, kStridedInputs},
-                                 {"logsumexp", logsumexp, kStridedInputs},
-                                 {"max", extreme<true>, kStridedInputs},
-                                 {"min", extreme<false>, kStridedInputs},
-                                 {"argmax", arg_extreme<true>, kStridedInputs},
-                                 {"argmin", arg_extreme<false>, kStridedInputs}};
+  std::vector<KernelRow> rows = {
+      {"var", var<false>, kStridedInputs},           {"std", var<true>, kStridedInputs},
+      {"logsumexp", logsumexp, kStridedInputs},      {"max", extreme<true>, kStridedInputs},
+      {"min", extreme<false>, kStridedInputs},       {"argmax", arg_extreme<true>, kStridedInputs},
+      {"argmin", arg_extreme<false>, kStridedInputs}};
   for (const Row& row : kRows) rows.push_back({row.name, plain, kStridedInputs});
   rows.push_back({"sum_to", sum_to, kStridedInputs});  // has no dims
   return rows;

@@ -1,4 +1,4 @@
-// var and logsumexp: reductions that read each element twice while it is in the cache.
+// var, std and logsumexp: reductions that read each element twice while it is in the cache.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -77,6 +77,32 @@ double corrected(double squares, double n, double mean, double rounded) {
   return std::max(squares - n * (mean - rounded) * (mean - rounded), squares * 0);
 }
 
+// Whether a sum of squares in T may have lost digits because squares of T overflowed or underflowed. It is added up in
+// double then.
+template <class T>
+bool out_of_range(T squares) {
+  if constexpr (std::is_same_v<T, double>) return false;
+  return !(squares > T(1e-27) && squares < std::numeric_limits<T>::infinity());
+}
+
+template <class T>
+double deviation_in_double(const T* x, int64_t n, double mean) {
+  double wide[kBlock];
+  std::copy_n(x, n, wide);
+  return norm_loops<double>().deviation(wide, n, mean);
+}
+
+// squares[j] = sum((x[i, j] - means[j])^2) over the rows.
+template <class T>
+void column_deviations_in_double(const T* x, int64_t rows, int64_t stride, int64_t width, const T* means,
+                                 double* squares) {
+  double wide[kTile], wide_means[kTile];
+  std::copy_n(means, width, wide_means);
+  std::fill_n(squares, width, 0.0);
+  const auto add = norm_loops<double>().deviation_row;
+  for (int64_t i = 0; i < rows; ++i) add(std::copy_n(x + i * stride, width, wide) - width, wide_means, squares, width);
+}
+
 // The sums for the means are of differences from the first element, since a large mean would leave them few digits.
 template <class T>
 Moments moments_of_run(const NormLoops<T>& loops, const T* x, int64_t n) {
@@ -84,7 +110,9 @@ Moments moments_of_run(const NormLoops<T>& loops, const T* x, int64_t n) {
   for (int64_t i = 0; i < n; i += kBlock) {
     const int64_t m = std::min(kBlock, n - i);
     const double mean = double(x[i]) + loops.offset(x + i, m, x[i]) / double(m), rounded = double(T(mean));
-    all.join(double(m), mean, corrected(loops.deviation(x + i, m, T(mean)), double(m), mean, rounded));
+    double squares = loops.deviation(x + i, m, T(mean));
+    if (out_of_range(T(squares))) squares = deviation_in_double(x + i, m, rounded);
+    all.join(double(m), mean, corrected(squares, double(m), mean, rounded));
   }
   return all;
 }
@@ -94,7 +122,7 @@ template <class T>
 void moments_of_columns(const NormLoops<T>& loops, const T* x, int64_t rows, int64_t stride, int64_t width,
                         Moments* out) {
   T sums[kTile], means[kTile], squares[kTile];
-  double mean[kTile] = {}, all[kTile] = {};
+  double mean[kTile] = {}, all[kTile] = {}, wide[kTile];
   for (int64_t r = 0; r < rows; r += kRows) {
     const int64_t m = std::min(kRows, rows - r);
     std::fill_n(sums, width, T(0));
@@ -103,18 +131,22 @@ void moments_of_columns(const NormLoops<T>& loops, const T* x, int64_t rows, int
     for (int64_t i = r + 1; i < r + m; ++i) loops.offset_row(x + i * stride, first, sums, width);
     for (int64_t j = 0; j < width; ++j) means[j] = first[j] + sums[j] / T(m);
     for (int64_t i = r; i < r + m; ++i) loops.deviation_row(x + i * stride, means, squares, width);
+    std::copy_n(squares, width, wide);
+    if (std::any_of(squares, squares + width, out_of_range<T>))
+      column_deviations_in_double(first, m, stride, width, means, wide);
     const double count = double(m), inverse = 1 / count, share = count / double(r + m), both = double(r) * share;
     for (int64_t j = 0; j < width; ++j) {
       const double own = double(first[j]) + double(sums[j]) * inverse, off = own - double(means[j]),
                    step = own - mean[j];
       mean[j] += step * share;
-      all[j] += (double(squares[j]) - count * off * off) + step * step * both;
+      all[j] += (wide[j] - count * off * off) + step * step * both;
     }
   }
   for (int64_t j = 0; j < width; ++j) out[j] = {double(rows), mean[j], std::max(all[j], all[j] * 0)};
 }
 
-template <class T>
+// The variance, or its root.
+template <class T, bool kRoot>
 void var_of(const KernelArgs& a) {
   const View& in = a.in[0];
   if (a.out[0].numel() == 0) return;
@@ -146,13 +178,16 @@ void var_of(const KernelArgs& a) {
     const size_t at = size_t((o * tiles + column / width) * chunks * width + column % width);
     Moments all = parts[at];
     for (int64_t c = 1; c < chunks; ++c) all.join(parts[at + size_t(c * width)]);
-    y[i] = T(all.squares / (left > 0 ? left : 0.0));
+    const double variance = all.squares / (left > 0 ? left : 0.0);
+    y[i] = T(kRoot ? std::sqrt(variance) : variance);
   }
 }
 
+template <bool kRoot>
 void var_kernel(const KernelArgs& a) {
-  run_widened(a,
-              [](const KernelArgs& w) { w.in[0].dtype() == DType::kFloat64 ? var_of<double>(w) : var_of<float>(w); });
+  run_widened(a, [](const KernelArgs& w) {
+    w.in[0].dtype() == DType::kFloat64 ? var_of<double, kRoot>(w) : var_of<float, kRoot>(w);
+  });
 }
 
 void log_sum_exp_of(const double* x, double* y, const Reduced& r) {
@@ -208,7 +243,8 @@ void log_sum_exp_kernel(const KernelArgs& a) {
 }  // namespace
 
 void add_moment_kernels(Registry& registry) {
-  static const KernelRow kRows[] = {{"var", var_kernel}, {"logsumexp", log_sum_exp_kernel}};
+  static const KernelRow kRows[] = {
+      {"var", var_kernel<false>}, {"std", var_kernel<true>}, {"logsumexp", log_sum_exp_kernel}};
   registry.add_kernels(0, kRows);
 }
 

@@ -3,7 +3,7 @@
 namespace pg::kernels {
 
 enum Op { kSum, kSumSquares, kDeviation, kExp, kProd, kMax, kMin, kCount };
-enum Finish { kPlain, kScale, kAny, kAll, kLog };
+enum Finish { kPlain, kScale, kRoot, kAny, kAll, kLog };
 
 constexpr bool kFloating = std::is_floating_point_v<T> || sizeof(T) == 2;
 constexpr bool kCentered = kOp == kDeviation || kOp == kExp;
@@ -83,6 +83,7 @@ __device__ inline Out finished(Acc total, const ReduceArgs& a, int64_t o) {
     return convert_one<Out>(std::fabs(center) == std::numeric_limits<double>::infinity() ? center : std::log(double(total)) + center);
   }
   if constexpr (kFinish == kScale) return convert_one<Out>(double(total) * factor);
+  if constexpr (kFinish == kRoot) return convert_one<Out>(std::sqrt(double(total) * factor));
   if constexpr (kFinish == kAny) return Out(total != 0);
   if constexpr (kFinish == kAll) return Out(double(total) == factor);
   if constexpr (std::is_same_v<Out, Half> || std::is_same_v<Out, BFloat16>) return convert_one<Out>(float(total));
