@@ -1194,7 +1194,7 @@ function Tensor:fold(output_size, kernel_size, dilation, padding, stride) end
 ---@return perigee.Tensor out
 function Tensor:frac() end
 
----The number value everywhere, in the shape of x. A number that the dtype cannot hold is an error.
+---The number value everywhere, in the shape of x. A number that an integer dtype cannot hold is an error.
 ---@param value number the element
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
 ---@param device? string device of the result; x's when nil
@@ -6078,7 +6078,7 @@ function pg.fold(x, output_size, kernel_size, dilation, padding, stride) end
 ---@return perigee.Tensor out
 function pg.frac(x) end
 
----A tensor with the number value everywhere. A number that the dtype cannot hold is an error.
+---A tensor with the number value everywhere. A number that an integer dtype cannot hold is an error.
 ---@param shape integer|integer[] the sizes; an empty list is 0-dim
 ---@param value number the element
 ---@param dtype? perigee.DType the dtype of the result
@@ -6087,7 +6087,7 @@ function pg.frac(x) end
 ---@overload fun(shape: integer|integer[], value: number, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.full(shape, value, dtype, device) end
 
----The number value everywhere, in the shape of x. A number that the dtype cannot hold is an error.
+---The number value everywhere, in the shape of x. A number that an integer dtype cannot hold is an error.
 ---@param x perigee.Tensor
 ---@param value number the element
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
@@ -6517,7 +6517,7 @@ function pg.lgamma(x) end
 ---@overload fun(x: perigee.Tensor, weight: perigee.Tensor, options: {bias?: perigee.Tensor}): perigee.Tensor
 function pg.linear(x, weight, bias) end
 
----steps numbers from start to stop, both included, equally far apart.
+---steps numbers from start to stop, both included, equally far apart; truncated for integers. An end that an integer dtype cannot hold is an error.
 ---@param start number the first element
 ---@param stop number the last element
 ---@param steps integer how many
@@ -7253,7 +7253,7 @@ function pg.randn_like(x, dtype, device) end
 ---@overload fun(n: integer, options: {dtype?: perigee.DType, index_base?: integer, device?: string, generator?: perigee.Generator}): perigee.Tensor
 function pg.randperm(n, dtype, index_base, device) end
 
----start, start + step, … up to stop, both ends included, like `for i = start, stop, step`. Empty where step leads away from stop.
+---start, start + step, … up to stop, both ends included, like `for i = start, stop, step`. Empty where step leads away from stop. An element that an integer dtype cannot hold is an error.
 ---@param start number the first element
 ---@param stop number the limit, included
 ---@param step? number the difference, not 0

@@ -47,13 +47,26 @@ void infer_range(Infer& c) {
   if (!std::isfinite(step) || step == 0) c.bad_attr("step", "a finite number other than 0");
   const double steps = (stop - start) / step;
   if (steps > 1e15) c.bad_attr("stop", "at most 1e15 elements");
-  c.require_holds(c.attr<DType>("dtype"), "start");
-  if (steps >= 1) c.require_holds(c.attr<DType>("dtype"), "step");
   const double tolerance = 1e-9 * std::max(1.0, std::fabs(steps));
-  output_of(c, {steps < 0 ? 0 : int64_t(std::floor(steps + tolerance)) + 1});
+  const int64_t n = steps < 0 ? 0 : int64_t(std::floor(steps + tolerance)) + 1;
+  const DType t = c.attr<DType>("dtype");
+  c.require_holds(t, "start");
+  if (!is_float(t) && n > 1) {
+    if (step != std::floor(step)) c.bad_attr("step", fmt::format("a whole number for {}", name_of(t)));
+    const double last = start + double(n - 1) * step;
+    if (!holds(t, last)) c.bad_attr("stop", fmt::format("elements that {} can hold; the last is {}", name_of(t), last));
+  }
+  output_of(c, {n});
 }
 
-void infer_linspace(Infer& c) { output_of(c, {c.attr<int64_t>("steps")}); }
+// Fractions become integers by truncation.
+void infer_linspace(Infer& c) {
+  const DType t = c.attr<DType>("dtype");
+  for (const char* end : {"start", "stop"})
+    if (!is_float(t) && !holds(t, std::trunc(c.attr<double>(end))))
+      c.bad_attr(end, fmt::format("a number that {} can hold", name_of(t)));
+  output_of(c, {c.attr<int64_t>("steps")});
+}
 
 void infer_eye(Infer& c) {
   const int64_t n = c.attr<int64_t>("n");
@@ -106,7 +119,7 @@ static void add_filled(Registry& r) {
       filled("empty", "A tensor whose elements are not set: their values are unspecified until written.",
              "return pg.empty(2):fill_(1)"),
       {.name = "full",
-       .doc = "A tensor with the number value everywhere. A number that the dtype cannot hold is an error.",
+       .doc = "A tensor with the number value everywhere. A number that an integer dtype cannot hold is an error.",
        .example = "return pg.full({2, 3}, 7)",
        .inputs = {},
        .attrs = {shape_attr(), number("value", "the element"), dtype_attr(), device_attr()},
@@ -118,7 +131,8 @@ static void add_filled(Registry& r) {
       filled_like("empty_like", "A tensor of the shape of x whose elements are not set.",
                   "return pg.empty_like(pg.tensor({1, 2})):fill_(3)"),
       {.name = "full_like",
-       .doc = "The number value everywhere, in the shape of x. A number that the dtype cannot hold is an error.",
+       .doc = "The number value everywhere, in the shape of x. A number that an integer dtype cannot hold is an "
+              "error.",
        .example = "return pg.full_like(pg.tensor({1, 2}), 7)",
        .inputs = {{"x"}},
        .attrs = {number("value", "the element"), like_dtype(), like_device()},
@@ -133,7 +147,7 @@ static void add_sequences(Registry& r) {
   static const OpDef kRows[] = {
       {.name = "range",
        .doc = "start, start + step, … up to stop, both ends included, like `for i = start, stop, step`. Empty where "
-              "step leads away from stop.",
+              "step leads away from stop. An element that an integer dtype cannot hold is an error.",
        .example = "return pg.range(0, 1, 0.25)",
        .inputs = {},
        .attrs = {number("start", "the first element"),
@@ -144,7 +158,9 @@ static void add_sequences(Registry& r) {
        .infer = infer_range,
        .traits = kNoGrad},
       {.name = "linspace",
-       .doc = "steps numbers from start to stop, both included, equally far apart.",
+       .doc =
+           "steps numbers from start to stop, both included, equally far apart; truncated for integers. An end that an "
+           "integer dtype cannot hold is an error.",
        .example = "return pg.linspace(0, 1, 11)",
        .inputs = {},
        .attrs = {number("start", "the first element"),

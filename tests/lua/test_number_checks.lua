@@ -188,3 +188,29 @@ t.test("wholly masked rows of attention are 0 at every order", function()
     end
   end
 end)
+
+t.test("ranges with elements that an integer dtype cannot hold", function()
+  local function range(first, last, step, dtype) return pg.range(first, last, step, {dtype = dtype}) end
+  local function between(first, last, n, dtype) return pg.linspace(first, last, n, {dtype = dtype}) end
+  for _, case in ipairs{
+    {range, 0, 200, 1, "int8", "range: bad argument 'stop' (expected elements that int8 can hold; the last is 200, got 200)"},
+    {range, 0, 1000, 300, "uint8", "range: bad argument 'stop' (expected elements that uint8 can hold; the last is 900, got 1000)"},
+    {range, 5, -1, -2, "uint8", "range: bad argument 'stop' (expected elements that uint8 can hold; the last is -1, got -1)"},
+    {range, 0, 3, 1, "bool", "range: bad argument 'stop' (expected elements that bool can hold; the last is 3, got 3)"},
+    {range, -1, 1, 1, "uint8", "range: bad argument 'start' (expected a number that uint8 can hold, got -1)"},
+    {range, 0, 4e9, 1e9, "int32", "expected elements that int32 can hold; the last is 4000000000, got 4000000000)"},
+    {range, 0, 1, 0.25, "int8", "range: bad argument 'step' (expected a whole number for int8, got 0.25)"},
+    {between, 0, 300, 4, "uint8", "linspace: bad argument 'stop' (expected a number that uint8 can hold, got 300)"},
+    {between, -1, 1, 3, "uint8", "linspace: bad argument 'start' (expected a number that uint8 can hold, got -1)"},
+    {between, 0, nan, 3, "int64", "linspace: bad argument 'stop' (expected a number that int64 can hold, got"},
+  } do
+    local f, first, last, n, dtype, text = unpack(case)
+    t.error_contains(function() return f(first, last, n, dtype) end, text)
+    t.error_contains(function() return pg.jit(function() return f(first, last, n, dtype) end)() end, text)
+  end
+  t.equal(range(5, 0, -2, "uint8"):totable(), {5, 3, 1})
+  t.equal(range(1, 300, 100, "uint8"):totable(), {1, 101, 201})
+  t.equal(range(-128, 127, 255, "int8"):totable(), {-128, 127})
+  t.equal(between(0, 255.5, 3, "uint8"):totable(), {0, 127, 255})
+  t.equal(between(-128, 127, 2, "int8"):totable(), {-128, 127})
+end)
