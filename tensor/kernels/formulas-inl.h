@@ -61,6 +61,8 @@ PERIGEE_UNARY(Abs, "abs", kNumbers, abs(x))
 PERIGEE_UNARY(Sign, "sign", kNumbers, sub(select_or_zero(x > V(0), V(1)), select_or_zero(x < V(0), V(1))))
 PERIGEE_UNARY(Square, "square", kNumbers, mul(x, x))
 PERIGEE_EXPRESSION(Cube, x* x* x, V x)  // not an op: pow with exponent 3
+// Not an op: pow with exponent 0.5, which C defines for -0 and -infinity otherwise than sqrt.
+PERIGEE_EXPRESSION(Root, select(is_inf(x), abs(x), abs(sqrt(x))), V x)
 PERIGEE_UNARY(Sqrt, "sqrt", kFloats, sqrt(x), .cost = 150, .step_cost = 80)
 PERIGEE_UNARY(Rsqrt, "rsqrt", kFloats, V(1) / sqrt(x), .cost = 250, .step_cost = 80)
 PERIGEE_UNARY(Reciprocal, "reciprocal", kFloats, V(1) / x, .step_cost = 80)

@@ -109,7 +109,7 @@ struct Pow {
       if (!has_short_fraction(b)) return std::pow(a, b);  // one test for most exponents
       if (b == T(2)) return a * a;
       if (b == T(3)) return a * a * a;
-      if (b == T(0.5)) return std::sqrt(a);
+      if (b == T(0.5)) return std::fabs(std::fabs(a) == std::numeric_limits<T>::infinity() ? a : std::sqrt(a));
       if (b == T(-1)) return T(1) / a;
       return std::pow(a, b);
     } else {

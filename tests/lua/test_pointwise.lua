@@ -315,3 +315,33 @@ t.test("a value takes no memory of another one with elements of another size", f
   local x, y = pg.randn{640}, pg.randn{640}
   t.equal(pg.jit(f)(x, y):equal(f(x, y)), true)
 end)
+
+t.test("pow at special values is C's, however the exponent comes", function()
+  local inf, nan = math.huge, 0 / 0
+  local specials = {0, -0.0, 1, -1, inf, -inf, nan, 2, -2, 0.5, -0.5, 3, -3, 1.5, 0.25}
+  specials[2] = -1 / inf
+  local function check(got, y, what)
+    local error = got.dtype == "float16" and 1e-3 or 1e-6
+    for k, v in ipairs(got:double():totable()) do
+      local x = specials[(k - 1) % #specials + 1]
+      local want = x ^ y
+      local same = v ~= v and want ~= want or math.abs(v - want) <= error * math.abs(want) or v == want
+      t.check(same and (want ~= 0 or 1 / v == 1 / want), ("%s: %g ^ %g: got %g, expected %g"):format(what, x, y, v, want))
+    end
+  end
+  for _, dtype in ipairs{"float32", "float64", "float16"} do
+    local x = pg.tensor(specials, {dtype = dtype}):tile{dtype == "float32" and 100 or 1}
+    for _, y in ipairs(specials) do
+      local by_number = function(v) return v ^ y end
+      check(x ^ pg.full_like(x, y), y, dtype .. " tensor")
+      check(by_number(x), y, dtype .. " number")
+      check(pg.jit(by_number)(x), y, dtype .. " jit")
+      check(pg.jit(function(v) return (v * 0.5 + v * 0.5) ^ y * 0.5 end)(x) * 2, y, dtype .. " fused")
+    end
+  end
+  local x = pg.tensor({-inf, 4, 0}):attach_grad()
+  pg.record(function() return (x ^ 1.5):sum() end):backward()
+  t.equal(x.grad:totable(), {inf, 3, 0})
+  pg.record(function() return (x ^ 0.5):sum() end):backward()
+  t.equal(x.grad:totable(), {0, 0.25, inf})
+end)

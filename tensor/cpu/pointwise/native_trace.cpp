@@ -312,6 +312,8 @@ class Tracer {
         return record(Op::kMul, x, x);
       case ChainOp::kCube:
         return record(Op::kMul, record(Op::kMul, x, x), x);
+      case ChainOp::kRoot:
+        return Root()(Lanes::of(x)).node;
       case ChainOp::kFromBool:
         return record(Op::kAnd, x, Lanes(1).node);
       case ChainOp::kNonZero:

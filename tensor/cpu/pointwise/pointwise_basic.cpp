@@ -20,7 +20,7 @@ void pow_span(int64_t n, void* out, const void* const* in, uint32_t scalars, con
     const double exponent = double(*static_cast<const T*>(in[1]));
     if (exponent == 2) return unary_span<f::Square, T>(n, out, in, 0, params);
     if (exponent == 3) return unary_span<f::Cube, T>(n, out, in, 0, params);
-    if (exponent == 0.5) return unary_span<f::Sqrt, T>(n, out, in, 0, params);
+    if (exponent == 0.5) return unary_span<f::Root, T>(n, out, in, 0, params);
     if (exponent == -1) return unary_span<f::Reciprocal, T>(n, out, in, 0, params);
   }
   binary_span<f::Pow, T>(n, out, in, scalars, params);

@@ -28,7 +28,7 @@ ChainOp power(const TileValue& exponent, int level) {
   if (level == 0 || exponent.kind != TileValue::Kind::kConstant) return ChainOp::kCount;
   if (exponent.number == 2) return ChainOp::kSquare;
   if (exponent.number == 3) return ChainOp::kCube;
-  if (exponent.number == 0.5) return formula_step(find_span("sqrt")->index, false, 0);
+  if (exponent.number == 0.5) return ChainOp::kRoot;
   return exponent.number == -1 ? formula_step(find_span("reciprocal")->index, false, 0) : ChainOp::kCount;
 }
 

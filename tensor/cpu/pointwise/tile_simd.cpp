@@ -19,6 +19,7 @@ using FSubOf = Swapped<FSub>;
 using FMul = OnVectors<f::Mul>;
 using FSquare = OnVectors<f::Square>;
 using FCube = OnVectors<f::Cube>;
+using FRoot = OnVectors<f::Root>;
 
 #define PERIGEE_FUNCTOR1(Name, ...)                            \
   struct Name {                                                \

@@ -15,7 +15,7 @@ namespace pg::cpu {
 
 // clang-format off
 // Of the accumulator.
-#define PERIGEE_CHAIN_UNARY(X) X(Square) X(Cube) X(FromBool) X(NonZero) X(RoundHalf) X(RoundBFloat16)
+#define PERIGEE_CHAIN_UNARY(X) X(Square) X(Cube) X(Root) X(FromBool) X(NonZero) X(RoundHalf) X(RoundBFloat16)
 // The accumulator is the first operand; of SubOf it is the second.
 #define PERIGEE_CHAIN_BINARY(X) X(Add) X(Sub) X(SubOf) X(Mul)
 // Operands a and b from memory: where(a bool, acc, b), where(a bool, b, acc), where(acc, a, b).
