@@ -256,7 +256,9 @@ struct Polygamma {
   constexpr T operator()(T value) const {
     if (n == 0) return Digamma()(value);
     const double x = double(value), s = n + 1, factorial = std::tgamma(s);
-    if (x <= 0 && x == std::floor(x)) return std::numeric_limits<T>::infinity();
+    if (x == -std::numeric_limits<double>::infinity()) return std::numeric_limits<T>::quiet_NaN();
+    if (x <= 0 && x == std::floor(x))  // a pole, by zeta at its right
+      return n % 2 ? std::numeric_limits<T>::infinity() : -std::numeric_limits<T>::infinity();
     double sum = 0;
     if (x < 0) {  // the terms left of 0 form another zeta function, which ends where this series begins
       const double fraction = x - std::floor(x), below = -x - std::floor(-x);  // 1 - fraction, exact near 0

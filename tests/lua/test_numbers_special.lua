@@ -11,6 +11,20 @@ end
 local near = t.elements_near
 local function float64(list) return pg.tensor(list, {dtype = "float64"}) end
 
+t.test("polygamma at its poles has the sign of its terms, as in PyTorch", function()
+  for _, dtype in ipairs{"float32", "float64"} do
+    local poles = pg.tensor({0, -1, -2, -30, -1e10}, {dtype = dtype}):attach_grad()
+    for n = 1, 4 do
+      local sign = n % 2 == 1 and 1 or -1
+      t.equal(poles:polygamma(n), pg.full_like(poles, sign * math.huge))
+      pg.record(function() return poles:polygamma(n) end):backward()
+      t.equal(poles.grad, pg.full_like(poles, -sign * math.huge))
+      local ends = pg.tensor({math.huge, -math.huge}, {dtype = dtype}):polygamma(n)
+      t.check(ends[1]:item() == 0 and ends[2]:isnan():item())
+    end
+  end
+end)
+
 t.test("polygamma next to its pole at 0 from below", function()
   local x = float64{-1e-12, -1e-16, -1e-17, -1e-30}
   near(x:polygamma(1), {1e24, 1e32, 1e34, 1e60}, 1e-14)
