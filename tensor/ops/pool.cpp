@@ -171,17 +171,24 @@ OpDef avg_pool(const char* name, const char* example) {
           }};
 }
 
-int image_dims(const Rule& c) { return c.input(0).rank() - 2; }
+// Returns the number of spatial dims. A list of sizes has one for each; one size leaves a batch in 3 and more dims.
+int lp_pool_dims(const AttrReader& c, int rank) {
+  const int sizes = int(c.attr<Ints>("kernel_size").size());
+  return sizes > 1 ? sizes : std::max(rank - 2, 1);
+}
 
 void infer_lp_pool(Infer& c) {
-  const int dims = c.rank(0) - 2;
-  if (dims < 1 || dims > 3) c.bad_input(0, "3 to 5 dims (batch, channels, spatial)");
+  if (c.rank(0) < 2 || c.rank(0) > 5)
+    c.bad_input(0, "3 to 5 dims (batch, channels, spatial) or one less, with a kernel_size for each spatial dim");
+  const int dims = lp_pool_dims(c, c.rank(0));
+  require_planes(c, dims);
   const Dims kernel = spatial(c, "kernel_size", dims, 1);
   const Dims stride = c.has_attr("stride") ? spatial(c, "stride", dims, 1) : kernel;
   Dims out = c.shape(0);
   for (int d = 0; d < dims; ++d) {
-    out[d + 2] = cpu::pool_out_dim(out[d + 2], kernel[d], stride[d], 0, 1, c.attr<bool>("ceil_mode"));
-    if (out[d + 2] < 1) c.bad_input(0, fmt::format("room for a window in spatial dim {}", d + 1));
+    int64_t& n = out[out.size() - dims + d];
+    n = cpu::pool_out_dim(n, kernel[d], stride[d], 0, 1, c.attr<bool>("ceil_mode"));
+    if (n < 1) c.bad_input(0, fmt::format("room for a window in spatial dim {}", d + 1));
   }
   c.output(c.dtype(0), out);
 }
@@ -189,7 +196,7 @@ void infer_lp_pool(Infer& c) {
 // As in PyTorch: the mean of the powers times the window size; negative sums keep their sign.
 std::vector<Var> decompose_lp_pool(Rule& c) {
   const double p = c.attr<double>("norm_type");
-  const int dims = image_dims(c);
+  const int dims = lp_pool_dims(c, c.in(0).rank());
   double count = 1;
   for (int64_t k : spatial(c, "kernel_size", dims, 1)) count *= double(k);
   const Var mean = avg_pool_like(c, call<"pow">(c.in(0), Var(p)), dims);
@@ -207,7 +214,8 @@ std::vector<OpDef> pool_rows() {
                   "return pg.avg_pool2d(pg.ones(1, 2, 6, 6), 3, {padding = 1, count_include_pad = false})"),
       avg_pool<3>("avg_pool3d", "return pg.avg_pool3d(pg.ones(1, 2, 4, 4, 4), 2)"),
       {.name = "lp_pool",
-       .doc = "The p-norm of each window: (sum of x ^ norm_type) ^ (1 / norm_type), channel by channel.",
+       .doc = "The p-norm of each window: (sum of x ^ norm_type) ^ (1 / norm_type), channel by channel. "
+              "Without a batch, kernel_size is a list with a size for each spatial dim.",
        .example = "return pg.lp_pool(pg.ones(1, 2, 6, 6), 2, 3)",
        .inputs = {{"x", kFloating, Arity::kOne, 0.5, 2}},
        .attrs = {{"norm_type", AttrKind::kFloat, 2.0, "the exponent p", false, 1e-3, 1e3}, kKernel, kStride, kCeil},

@@ -44,6 +44,16 @@ t.test("pooling", function()
   t.check(pg.lp_pool(x, 1, 2):allclose(x:avg_pool2d(2) * 4), "1-norm")
 end)
 
+t.test("lp_pool without a batch", function()
+  for dims, kernel in ipairs{{2}, {2, 3}, {1, 2, 3}} do
+    local x = pg.rand(2, 3, unpack({6, 7, 8}, 1, dims))
+    local y = x:lp_pool(2, kernel, {ceil_mode = true})
+    t.equal(x[2]:lp_pool(2, dims == 1 and 2 or kernel, {ceil_mode = true}), y[2])
+  end
+  t.error_contains(function() return pg.ones(5):lp_pool(2, 2) end, "lp_pool: bad argument 'x' (expected 3 to 5 dims (batch, channels, spatial) or one less, with a kernel_size for each spatial dim, got float32 5")
+  t.error_contains(function() return pg.ones(4, 5):lp_pool(2, {2, 2}) end, "lp_pool: bad argument 'x' (expected 4 dims (batch, channels, 2 spatial) or one less, got float32 4x5")
+end)
+
 t.test("max pooling sends the gradient to one element per window", function()
   local x = pg.ones(1, 1, 4, 4):attach_grad()
   local y = pg.record(function() return x:max_pool2d(2):sum() end)

@@ -168,7 +168,8 @@ return function(pg, f)
       {args = {image, {2, 3}}}, {args = {f{1, 2, 5}, {3}}},
       {args = {f{2, 2, 7, 6}, {3, 2}}},
     },
-    lp_pool = {{args = {f({1, 1, 4, 4}, 0.5, 2), 2, 2}}, {args = {f({1, 2, 5}, 0.5, 2), 3, {2}}, attrs = {stride = 1}}},
+    lp_pool = {{args = {f({1, 1, 4, 4}, 0.5, 2), 2, 2}}, {args = {f({1, 2, 5}, 0.5, 2), 3, {2}}, attrs = {stride = 1}},
+               {args = {f({2, 5}, 0.5, 2), 2, 2}}, {args = {f({2, 4, 5}, 0.5, 2), 2, {2, 3}}}},
     interpolate = {
       {args = {image}, attrs = {scale_factor = {2, 1.5}}}, {args = {f{1, 1, 3}}, attrs = {size = {5}, mode = "linear", align_corners = true}},
       {args = {image}, attrs = {size = {3, 6}, mode = "bilinear"}},
