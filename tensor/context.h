@@ -85,6 +85,7 @@ class Context {
   uint64_t suspensions = 0;              // how often jobs have been suspended
   WorkMeter* meter = nullptr;            // counts polls; the one that exceeds its limit cancels the call. Or null
   bool detect_anomaly = false;
+  const char* raiser = nullptr;                  // the op that errors of applied ops name; null: the op itself
   std::function<std::string()> script_position;  // returns "file:line"; called for tape entries in anomaly mode
   Observer* observer = nullptr;                  // sees what runs, see tensor/observer.h; or null
   Work* work = nullptr;                          // the innermost work in progress that an observer has seen

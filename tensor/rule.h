@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tensor/context.h"
+#include "tensor/error.h"
 
 namespace pg {
 
@@ -128,6 +129,18 @@ class Rule : public AttrReader {
   Var in(size_t i) const { return Var(ctx_, inputs_[i]); }
   const Value& input(size_t i) const { return inputs_[i]; }
   Var wrap(Value v) const { return Var(ctx_, std::move(v)); }
+
+  // Returns f(). The errors of the ops that it applies name the op of the rule, which the script called.
+  template <class F>
+  auto in_own_name(F&& f) const {
+    struct Scope {
+      const char*& place;
+      const char* before;
+      ~Scope() { place = before; }
+    } scope{ctx_.raiser, ctx_.raiser};
+    if (!ctx_.raiser) ctx_.raiser = op().name;
+    return with_name(public_name(op().name), f);
+  }
 
  protected:
   Context& ctx_;

@@ -153,7 +153,10 @@ void Execution::check_anomaly(const Step& step) const {
 
 void Execution::raise_positioned(const Step& step, const Error& error) const {
   if (step.line < 0) throw Error(error.what());
-  throw PositionedError(error_at(plan_.lines[size_t(step.line)], error.what()));
+  const std::string& line = plan_.lines[size_t(step.line)];
+  const std::string text = error_at(line, error.what());
+  if (position_of(line).empty()) throw Error(text);
+  throw PositionedError(text);
 }
 
 namespace {

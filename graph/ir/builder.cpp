@@ -27,9 +27,15 @@ bool any_requires_grad(std::span<const Value> inputs) {
 
 GraphBuilder::GraphBuilder(Stage stage, GraphBuilder* parent) : stage_(stage), parent_(parent), id_(next_builder()) {}
 
-int32_t GraphBuilder::line_now() {
-  if (stage_ == Stage::kReplay) return current_line;
-  std::string text = position();
+int32_t GraphBuilder::line_now(const char* raiser) {
+  std::string text;
+  if (stage_ == Stage::kReplay) {
+    if (!raiser) return current_line;
+    if (current_line >= 0) text = position_of(graph.lines[size_t(current_line)]);
+    text.append(": ").append(raiser);
+  } else {
+    text = position();
+  }
   if (text.empty()) return -1;
   if (!imposed_name.empty() && name_in(text).empty()) text.append(": ").append(imposed_name);
   const auto [at, added] = lines_.emplace(text, int32_t(graph.lines.size()));
@@ -50,7 +56,7 @@ Values GraphBuilder::emit(Context& ctx, Node node) {
     node.training = imposed_training == Mode::kAuto ? training_mode(ctx) : imposed_training;
     node.recording = imposed_recording == Mode::kAuto ? recording_mode(ctx) : imposed_recording;
   }
-  if (node.line < 0) node.line = line_now();
+  if (node.line < 0) node.line = line_now(ctx.raiser);
   sequences_.push_back(ctx.next_sequence);
   graph.nodes.push_back(std::move(node));
   return out;

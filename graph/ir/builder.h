@@ -91,7 +91,7 @@ class GraphBuilder : public Tracer {
   std::vector<BodyStream> take_streams(std::span<const std::shared_ptr<const Graph>> bodies);
 
  protected:
-  int32_t line_now();
+  int32_t line_now(const char* raiser = nullptr);
 
  private:
   Values emit(Context& ctx, Node node);

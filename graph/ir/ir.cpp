@@ -409,7 +409,9 @@ std::string position_of(const std::string& line) {
 
 std::string error_at(const std::string& line, std::string_view text) {
   const std::string_view name = name_in(line);
-  return position_of(line) + ": " + (name.empty() ? std::string(text) : renamed(text, name));
+  const std::string position = position_of(line);
+  return position + (position.empty() ? "" : ": ") +
+         (name.empty() ? std::string(text) : renamed(text, public_name(name)));
 }
 
 }  // namespace pg

@@ -103,7 +103,7 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<int32_t> inputs;     // nodes of kind kInput, in the order of the call's inputs
   std::vector<Operand> outputs;    // never immediates
-  std::vector<std::string> lines;  // "file:line" of the script, with ": name" if it called the op by another name
+  std::vector<std::string> lines;  // "file:line" of the script or "", and ": name" where errors show another name
   std::vector<TypeGuard> guards;   // only in traces
   std::vector<uint64_t> ticks;     // by generator: the ticks that a run takes
 

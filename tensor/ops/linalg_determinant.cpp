@@ -88,7 +88,7 @@ std::vector<OpDef> determinant_rows() {
        .infer = infer_slogdet,
        .vjp = {[](Vjp& c) {
          if (!c.has_dy(1)) return call<"zeros_like">(c.in(0));
-         return as_factor(c.dy(1)) * matrix_transpose(call<"linalg_inv">(c.in(0)));
+         return as_factor(c.dy(1)) * matrix_transpose(c.in_own_name([&] { return call<"linalg_inv">(c.in(0)); }));
        }},
        .vjp_uses = "a",
        .traits = kFunctionOnly | kTotal},

@@ -15,7 +15,7 @@ std::vector<Var> decompose_power(Rule& c) {
     const Var none = call<"narrow">(c.in(0), {{"dim", int64_t(-1)}, {"start", int64_t(1)}, {"length", int64_t(0)}});
     return {identity_like(c.in(0)) + call<"sum">(none)};
   }
-  Var square = n < 0 ? call<"linalg_inv">(c.in(0)) : c.in(0), power;
+  Var square = n < 0 ? c.in_own_name([&] { return call<"linalg_inv">(c.in(0)); }) : c.in(0), power;
   for (int64_t left = std::abs(n);;) {
     if (left & 1) power = power.defined() ? matmul(power, square) : square;
     if (!(left >>= 1)) return {power};

@@ -209,6 +209,31 @@ t.test("matrices of very large and very small elements", function()
   t.equal(linalg.slogdet(pg.zeros(2, 2, double)):item(), 0)
 end)
 
+-- The gradient of slogdet and negative powers call linalg.inv.
+t.test("a singular matrix is an error of the op that the script called", function()
+  local text = ": bad argument 'a' (expected invertible matrices, got a singular one)"
+  local function slope(wrap)
+    local x = pg.ones(2, 2):attach_grad()
+    pg.record(function() return wrap(function(v) return select(2, linalg.slogdet(v)) end)(x) end):backward()
+    return x.grad:totable()
+  end
+  local function power(wrap) return wrap(function(v) return linalg.matrix_power(v, -2) end)(pg.ones(2, 2)):totable() end
+  local function in_loop(wrap)
+    return wrap(function(v) return (pg.loop(2, function(_, s) return linalg.matrix_power(s, -1) end, v)) end)(pg.ones(2, 2)):totable()
+  end
+  local function direct(f) return f end
+  local function jitted(f) return pg.jit(f) end
+  -- On a device an eager op fails late, when nothing knows any more which rule applied it.
+  for _, wrap in ipairs(t.device == "cpu" and {direct, jitted} or {}) do
+    t.error_contains(function() slope(wrap) end, ": linalg.slogdet" .. text)
+    t.error_contains(function() power(wrap) end, ": linalg.matrix_power" .. text)
+    t.error_contains(function() in_loop(wrap) end, ": linalg.matrix_power" .. text)
+  end
+  local whole = pg.jit(function(v) return pg.grad(function(m) return select(2, linalg.slogdet(m)) end)(v) end)
+  t.error_contains(function() whole(pg.ones(2, 2)):totable() end, ": linalg.slogdet" .. text)
+  t.error_contains(function() linalg.inv(pg.ones(2, 2)):totable() end, ": linalg.inv" .. text)
+end)
+
 t.test("gradients of the determinant of singular matrices", function()
   local function slopes(a)
     local x = a:clone():attach_grad()
