@@ -10,8 +10,9 @@
 namespace pg {
 namespace {
 
-// Plans that are kept: at most so many, and above the fewest only with so many nodes together, of 1.5 KB each.
-constexpr size_t kMaxSpecializations = 64, kFewestSpecializations = 16, kMaxNodes = size_t(1) << 17;
+// Plans that are kept: at most so many, which find() looks through, and above the fewest only with so many nodes
+// together, of 1.5 KB each. Sequences of 1 to 512 items keep their plans.
+constexpr size_t kMaxSpecializations = 512, kFewestSpecializations = 16, kMaxNodes = size_t(1) << 17;
 
 Flow flow_of(const Value& v) {
   const TapeNode* node = v.node();

@@ -162,19 +162,19 @@ t.test("what was not hybridizable in the library: CosineEmbeddingLoss, Normalize
   t.close(net(image), expected)
 end)
 
-t.test("two hundred input shapes: one trace, bounded specializations", function()
-  t.skip_in("gcstress", "two hundred plans")
+t.test("six hundred input shapes: one trace, bounded specializations", function()
+  t.skip_in("gcstress", "six hundred plans")
   local net = nn.HybridSequential{nn.Dense(8, {activation = "relu"}), nn.Dense(2)}
   net:initialize()
   net:hybridize()
-  for n = 1, 200 do t.equal(net(pg.ones(n, 4)).shape, {n, 2}) end
+  for n = 1, 600 do t.equal(net(pg.ones(n, 4)).shape, {n, 2}) end
   local info = net:cache_info()
   t.equal(info.traces, 1)
-  t.check(info.specializations <= 64, tostring(info.specializations))
+  t.equal(info.specializations, 512)
 end)
 
 t.test("input shapes that come in turns keep their plans, most of them where there are too many", function()
-  t.skip_in("gcstress", "a hundred plans")
+  t.skip_in("gcstress", "hundreds of plans")
   local function planned(shapes)
     local net = nn.HybridSequential{nn.Dense(8, {activation = "relu"}), nn.Dense(2)}
     net:initialize()
@@ -182,11 +182,11 @@ t.test("input shapes that come in turns keep their plans, most of them where the
     local function epoch() for n = 1, shapes do net(pg.ones(n, 4)) end end
     epoch()
     local again = 0
-    for _, graph in ipairs(pg.profile(function() for _ = 1, 5 do epoch() end end).graphs) do again = again + graph.compiled end
-    return again / (5 * shapes)
+    for _, graph in ipairs(pg.profile(function() for _ = 1, 3 do epoch() end end).graphs) do again = again + graph.compiled end
+    return again / (3 * shapes)
   end
-  t.equal(planned(40), 0)
-  t.check(planned(80) < 0.8)
+  t.equal(planned(100), 0)
+  t.check(planned(600) < 0.8)
 end)
 
 t.test("K best paths of any batch and any k", function()
