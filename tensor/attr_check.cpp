@@ -3,36 +3,6 @@
 namespace pg {
 namespace {
 
-const char* kind_text(AttrKind kind) {
-  switch (kind) {
-    case AttrKind::kBool:
-      return "true or false";
-    case AttrKind::kInt:
-      return "a whole number";
-    case AttrKind::kFloat:
-      return "a number";
-    case AttrKind::kString:
-      return "a string";
-    case AttrKind::kDType:
-      return "the name of a dtype";
-    case AttrKind::kDevice:
-      return "the name of a device that is present";
-    case AttrKind::kInts:
-      return "a list of whole numbers";
-    case AttrKind::kFloats:
-      return "a list of numbers";
-    case AttrKind::kDim:
-      return "a dim, a whole number";
-    case AttrKind::kDims:
-      return "a list of dims";
-    case AttrKind::kRandom:
-      return "a generator";
-    case AttrKind::kGraph:
-      return "a graph";
-  }
-  return "";
-}
-
 AttrValue device_named(const std::string& name) {
   try {
     return device_from_name(name);
@@ -80,28 +50,6 @@ AttrValue as_kind(const AttrDef& def, AttrValue value) {
   if (name && def.kind == AttrKind::kDType)
     if (const auto dtype = dtype_from_name(*name)) return *dtype;
   return value;
-}
-
-Attrs checked_attrs(const OpDef& op, const NamedAttrs& given) {
-  Attrs attrs = make_attrs(op);
-  for (const auto& [name, value] : given) {
-    const int k = op.attr_index(name.c_str());
-    if (k < 0) {
-      std::vector<std::string_view> known;
-      for (const AttrDef& def : op.attrs) known.push_back(def.name);
-      unknown_option(op.name, name, known);
-    }
-    if (value.index() != 0) attrs[size_t(k)] = as_kind(op.attrs[size_t(k)], value);
-  }
-  for (size_t k = 0; k < op.attrs.size(); ++k) {
-    const AttrDef& def = op.attrs[k];
-    const bool random = def.kind == AttrKind::kRandom, absent = attrs[k].index() == 0;
-    if (absent && !random && !def.optional) bad_argument(op.name, def.name, "a value", "nil");
-    if (!absent && !has_kind(def, attrs[k]) && !(random && std::holds_alternative<Ref<Generator>>(attrs[k])))
-      bad_argument(op.name, def.name, kind_text(def.kind), to_string(attrs[k]));
-    check_attr(op, def, attrs[k]);
-  }
-  return attrs;
 }
 
 namespace {

@@ -15,10 +15,6 @@ bool has_kind(const AttrDef& def, const AttrValue& value);
 // of numbers, the name of a dtype or device. Otherwise returns the value itself.
 AttrValue as_kind(const AttrDef& def, AttrValue value);
 
-// A complete Attrs: the given values by name, defaults for the others. Throws `op: bad argument …` for an unknown name,
-// and for a value that is missing, of another kind or out of bounds.
-Attrs checked_attrs(const OpDef& op, const NamedAttrs& given);
-
 // Throws `op: bad argument 'key' (expected one of the options …, got an unknown option; HINT)`. Without a hint it
 // suggests the nearest name.
 [[noreturn]] void unknown_option(const char* op, const std::string& key, std::span<const std::string_view> known,
