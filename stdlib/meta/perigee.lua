@@ -1641,7 +1641,7 @@ function Tensor:logsumexp(dim, keepdim) end
 ---@overload fun(self: perigee.Tensor, options: {device?: string}): perigee.Tensor
 function Tensor:long(device) end
 
----The p-norm of each window: (sum of x ^ norm_type) ^ (1 / norm_type), channel by channel.
+---The p-norm of each window: (sum of x ^ norm_type) ^ (1 / norm_type), channel by channel. Without a batch, kernel_size is a list with a size for each spatial dim.
 ---@param norm_type? number the exponent p
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
@@ -6635,7 +6635,7 @@ function pg.logsumexp(x, dim, keepdim) end
 ---@overload fun(x: perigee.Tensor, options: {device?: string}): perigee.Tensor
 function pg.long(x, device) end
 
----The p-norm of each window: (sum of x ^ norm_type) ^ (1 / norm_type), channel by channel.
+---The p-norm of each window: (sum of x ^ norm_type) ^ (1 / norm_type), channel by channel. Without a batch, kernel_size is a list with a size for each spatial dim.
 ---@param x perigee.Tensor
 ---@param norm_type? number the exponent p
 ---@param kernel_size integer|integer[] size of the window
