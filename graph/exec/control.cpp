@@ -175,6 +175,7 @@ class LoopRun {
     const char* now;
     char *result, *other;  // the two buffers of the carry
     bool in_place;
+    int32_t rows = -1;  // the stacked output whose row of a step is the carry before it; -1: none
   };
 
   // Whether the body is one fused step that computes all carries and the flag, each of one element, so that the kernel
@@ -254,16 +255,18 @@ class LoopRun {
     }
   }
 
-  void copy_carry(size_t k, const char* from) {
+  void copy_carry(size_t k, const char* from) { copy_carry(k, carries_[k].result, from); }
+  void copy_carry(size_t k, char* to, const char* from) {
     const Storage& carry = body_.input(1 + slices_ + k);
-    device_table(carry.device)
-        .copy(carry.device.index, outer_.queue_of(carry.device), carries_[k].result, from, carry.bytes.count());
+    device_table(carry.device).copy(carry.device.index, outer_.queue_of(carry.device), to, from, carry.bytes.count());
   }
 
   void start_rows(size_t output) {
     const View& whole = outer_.out(step_, output);
     rows_.emplace_back(whole, body_.output(flag_ + output - 1).bytes.count(),
                        outer_.stack_of(step_.out + int32_t(output)), outer_.queue_of(whole.type->device));
+    if (const int32_t carry = body_.plan().outputs[flag_ + output - 1].before; carry >= 0)
+      carries_[size_t(carry) - flag_].rows = int32_t(rows_.size()) - 1;
   }
 
   void write_index(int64_t number) {
@@ -272,27 +275,42 @@ class LoopRun {
 
   void run_step(int64_t n) {
     outer_.ctx_.poll();
-    const int64_t row = form_.reverse ? most_ - 1 - n : n;
+    const int64_t row = row_of(n);
     write_index(row + 1);
     for (size_t k = 0; k < slices_; ++k)
       body_.bind_input(1 + k, static_cast<const char*>(outer_.in(step_, first_ + k).data) +
                                   size_t(row) * body_.input(1 + k).bytes.count());
     for (size_t k = 0; k < carries_.size(); ++k) {
       Carry& c = carries_[k];
+      if (c.rows >= 0 && n == 0) {
+        char* const first = rows_[size_t(c.rows)].row(row);
+        copy_carry(k, first, c.now);
+        c.now = first;
+      }
       body_.bind_input(1 + slices_ + k, c.now);
-      // With a known number of steps, the buffers alternate so that the last step writes to the result.
-      const bool to_result = c.in_place || (known_ ? (most_ - 1 - n) % 2 == 0 : c.now != c.result);
-      c.now = to_result ? c.result : c.other;
-      body_.bind_output(flag_ + k, to_result ? c.result : c.other);
+      char* const next = buffer_after(c, n);
+      c.now = next;
+      body_.bind_output(flag_ + k, next);
     }
     for (size_t k = 0; k < rows_.size(); ++k) {
       const size_t output = flag_ + carries_.size() + k;
+      if (body_.plan().outputs[output].before >= 0) continue;
       char* const memory = rows_[k].row(row);
       body_.bind_output(output, memory);
       if (const int32_t carry = body_.plan().outputs[output].same_as; carry >= 0)
         carries_[size_t(carry) - flag_].now = memory;
     }
     body_(uint64_t(row + 1));
+  }
+
+  int64_t row_of(int64_t n) const { return form_.reverse ? most_ - 1 - n : n; }
+
+  // Where step n writes the carry: to the row of the next step, or to one of the two buffers.
+  char* buffer_after(const Carry& c, int64_t n) {
+    if (c.rows >= 0) return n + 1 < most_ ? rows_[size_t(c.rows)].row(row_of(n + 1)) : c.result;
+    // With a known number of steps, the buffers alternate so that the last step writes to the result.
+    const bool to_result = c.in_place || (known_ ? (most_ - 1 - n) % 2 == 0 : c.now != c.result);
+    return to_result ? c.result : c.other;
   }
 
   Execution& outer_;

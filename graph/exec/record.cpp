@@ -51,7 +51,7 @@ void Execution::record_loop(const Step& step) {
 
   body.bind_input(0, loop.number);
   if (form.conditional) body.bind_output(0, body.scratch(control.flag));
-  std::vector<StepCopy> read, carried, written;
+  std::vector<StepCopy> read, carried, before, written;
   for (size_t k = 0; k < slices; ++k) {
     read.push_back({body.scratch(control.rows[k]), in(step, first + k).data, body.input(1 + k).bytes.count()});
     body.bind_input(1 + k, read[k].to);
@@ -69,24 +69,30 @@ void Execution::record_loop(const Step& step) {
     body.bind_input(k - first + 1, in(step, k).data);
   for (size_t k = 1 + carries; k < size_t(step.out_count); ++k) {
     const size_t output = flag + k - 1, bytes = body.output(output).bytes.count();
-    if (const int32_t carry = body.plan().outputs[output].same_as; carry >= 0) {
-      written.push_back({out(step, k).data, carried[size_t(carry) - flag].from, bytes});
+    const PlanOutput& place = body.plan().outputs[output];
+    void* const to = out(step, k).data;
+    if (place.before >= 0) {
+      before.push_back({to, carried[size_t(place.before) - flag].to, bytes});
+    } else if (place.same_as >= 0) {
+      written.push_back({to, carried[size_t(place.same_as) - flag].from, bytes});
     } else {
-      written.push_back({out(step, k).data, body.scratch(control.rows[slices + k - 1 - carries]), bytes});
+      written.push_back({to, body.scratch(control.rows[slices + k - 1 - carries]), bytes});
       body.bind_output(output, const_cast<void*>(written.back().from));
     }
     if (bytes > 0 && (form.counted || form.conditional))
-      table.clear(device.index, stream_, written.back().to, size_t(form.limit) * bytes);
+      table.clear(device.index, stream_, to, size_t(form.limit) * bytes);
   }
 
-  const auto empty = [](const StepCopy& c) { return c.bytes == 0; };
-  std::erase_if(read, empty);
-  std::erase_if(written, empty);
+  for (auto* list : {&read, &before, &written}) std::erase_if(*list, [](const StepCopy& c) { return c.bytes == 0; });
+  const auto write = [&](const StepCopy& c) {
+    table.write_row(device.index, stream_, c.to, c.from, c.bytes, loop.number);
+  };
   recording_->nest(When::kWhile, loop.more, [&] {
     for (const StepCopy& c : read) table.read_row(device.index, stream_, c.to, c.from, c.bytes, loop.number);
+    for (const StepCopy& c : before) write(c);
     body(1);
     for (const StepCopy& c : carried) copy(c);
-    for (const StepCopy& c : written) table.write_row(device.index, stream_, c.to, c.from, c.bytes, loop.number);
+    for (const StepCopy& c : written) write(c);
     if (form.conditional) loop.flag = reinterpret_cast<const bool*>(body.scratch(control.flag));
     table.next_step(device.index, stream_, loop, false);
   });

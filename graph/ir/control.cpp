@@ -270,6 +270,23 @@ void check_layout(const Control& control, size_t operands) {
   if (control.bodies[1]->outputs.size() != 1) refuse(control, "its condition returns more than one output");
 }
 
+OutputPlaces output_places(const LoopForm& form, const Graph& body) {
+  const size_t count = body.outputs.size(), carry = form.conditional, row = carry + size_t(form.carries);
+  OutputPlaces places{std::vector<int32_t>(count, -1), std::vector<int32_t>(count, -1)};
+  if (form.limit < 0) return places;
+  // Gives each carry the first row that `fits` it, unless it has one.
+  std::vector<bool> taken(row);
+  const auto choose = [&](std::vector<int32_t>& list, const auto& fits) {
+    for (size_t c = carry; c < row; ++c)
+      for (size_t k = row; k < count && !taken[c]; ++k)
+        if (list[k] < 0 && fits(c, body.outputs[k])) list[k] = int32_t(c), taken[c] = true;
+  };
+  const size_t input = 1 + size_t(form.slices) - carry;
+  choose(places.before, [&](size_t c, const Operand& o) { return o == Operand::of(size_t(body.inputs[input + c])); });
+  choose(places.same_as, [&](size_t c, const Operand& o) { return o == body.outputs[c]; });
+  return places;
+}
+
 Type row_type(const Type& whole) {
   Type row{whole.dtype, whole.device, {}};
   for (int64_t size : std::span(whole.shape).subspan(1)) row.shape.push_back(size);

@@ -78,6 +78,15 @@ Node control_node(const Graph& graph, const Control& control, std::span<const Op
 // Throws Error unless the bodies have the numbers of inputs and outputs that so many operands require.
 void check_layout(const Control& control, size_t operands);
 
+// Where the memory of the outputs of a loop's body may be: by output, the position of a carry among the outputs, or -1.
+// A row in `same_as` has the value of that carry and may be in its memory, where the loop then reads it in the next
+// step. A row in `before` is the carry as the step gets it: nobody writes it, since the loop has the step before write
+// the carry there. No carry is in both lists. Rows without a limit move, so none of them is in a list.
+struct OutputPlaces {
+  std::vector<int32_t> same_as, before;
+};
+OutputPlaces output_places(const LoopForm& form, const Graph& body);
+
 // The type of one row of a slice or stack, and the type of a stack of so many rows.
 Type row_type(const Type& whole);
 Type stack_type(const Type& row, int64_t rows);

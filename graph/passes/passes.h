@@ -60,6 +60,7 @@ Graph place(Graph graph);
 Graph choose_layouts(Graph graph);
 Graph attach_epilogues(Graph graph);
 Graph fuse(Graph graph);
+Graph separate_outputs(Graph graph);
 Graph materialize(Graph graph);
 
 }  // namespace pg

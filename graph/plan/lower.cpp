@@ -178,12 +178,8 @@ std::vector<int32_t> Lowering::lower_control(const Node& node, const Made& made,
   PlanOptions options = plan_->options;
   options.body = true;
   options.lendable.clear(), options.replacements.clear();
-  options.first_carry = options.first_row = 0;
-  if (control.is_loop && control.loop.limit >= 0) {  // the memory of other rows moves
-    options.first_carry = control.loop.conditional;
-    options.first_row = options.first_carry + control.loop.carries;
-  }
   for (const auto& body : form.bodies) {
+    options.places = control.is_loop ? output_places(control.loop, *body) : OutputPlaces();
     control.bodies.push_back(make_plan(*body, options));
     keeps_source_ |= control.bodies.back()->source != nullptr;
   }

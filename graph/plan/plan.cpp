@@ -150,24 +150,28 @@ class Planner : Lowering {
            bytes_of(layout(value).type) == storage_of(value).bytes;
   }
   void add_outputs(const std::vector<int32_t>& outputs) {
-    std::vector<int32_t> places(values_.size(), -1);  // by value: its position among the outputs
+    std::vector<int32_t> first(values_.size(), -1);  // by value: its position among the outputs
     for (int32_t v : outputs) {
-      int32_t& place = places[size_t(v)];
-      if (place >= 0 && (!plan_->options.body || is_carried_row(place))) {
-        PlanOutput same = plan_->outputs[size_t(place)];
-        same.same_as = place;
+      const auto [same_as, before] = places_of_next(first[size_t(v)]);
+      if (before >= 0) {
+        plan_->outputs.push_back(
+            {values_[size_t(v)].storage, values_[size_t(v)].layout, values_[size_t(v)].root, -1, before});
+      } else if (same_as >= 0) {
+        PlanOutput same = plan_->outputs[size_t(same_as)];
+        same.same_as = same_as;
         plan_->outputs.push_back(std::move(same));
-        if (plan_->options.body) place = -1;
       } else {
-        place = int32_t(plan_->outputs.size());
+        first[size_t(v)] = int32_t(plan_->outputs.size());
         plan_->outputs.push_back(output_of(v));
       }
     }
   }
-  // Whether the next output, which has the value of output `place`, is a row and can be in the memory of that carry.
-  bool is_carried_row(int32_t place) const {
-    const PlanOptions& o = plan_->options;
-    return place >= o.first_carry && place < o.first_row && int32_t(plan_->outputs.size()) >= o.first_row;
+  // PlanOutput::same_as and before of the next output. `first`: the first output with its value.
+  std::pair<int32_t, int32_t> places_of_next(int32_t first) const {
+    if (!plan_->options.body) return {first, -1};
+    const OutputPlaces& places = plan_->options.places;
+    const size_t at = plan_->outputs.size();
+    return at < places.before.size() ? std::pair(places.same_as[at], places.before[at]) : std::pair(-1, -1);
   }
   // Views of inputs and constants share the memory of these, as in eager mode. Of the program's own memory only whole
   // arrays are returned.

@@ -27,9 +27,7 @@ struct PlanOptions {
   bool pack = true;          // pack weights; not for programs whose parameters change from run to run
   bool static_alloc = true;  // frames keep their arena between runs
   bool body = false;  // of a branch or loop: the caller provides its memory, and every output is a separate array
-  // Of the body of a loop: its first output that is a carry, and its first that is a row of a stacked output. A row may
-  // be in the memory of a carry (PlanOutput::same_as), which the loop then reads there in the next step.
-  int32_t first_carry = 0, first_row = 0;
+  OutputPlaces places = {};  // of the body of a loop
   std::vector<int32_t> lendable =
       {};  // outputs for which the caller of a run may have spare memory (graph/exec/exec.h)
   std::vector<Replacement> replacements = {};
@@ -132,6 +130,7 @@ struct PlanOutput {
   Ref<Array> layout;     // type, strides, offset in the storage; no buffer
   int32_t written = -1;  // as in Slot
   int32_t same_as = -1;  // an earlier output with the same value
+  int32_t before = -1;   // see OutputPlaces; the storage is the input that is the carry
 };
 
 // A buffer that each run allocates: its storage, and the array that outputs are or view.

@@ -152,18 +152,21 @@ CUresult cuMemGetInfo(size_t* free, size_t* total) {
 CUresult cuMemHostAlloc(void** data, size_t bytes, unsigned) { return *data = std::malloc(bytes), CUDA_SUCCESS; }
 CUresult cuMemFreeHost(void* data) { return queue::drain(), std::free(data), CUDA_SUCCESS; }
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream s) {
+  FAKE(cuMemcpyHtoDAsync);
   return fake::copy_bytes(s, fake::pointer(to), from, bytes);
 }
 CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t bytes, CUstream s) {
   return fake::copy_bytes(s, to, fake::pointer(from), bytes);
 }
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s) {
+  FAKE(cuMemcpyDtoDAsync);
   return fake::copy_bytes(s, fake::pointer(to), fake::pointer(from), bytes);
 }
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes, CUstream s) {
   return fake::copy_bytes(s, fake::pointer(to), fake::pointer(from), bytes);
 }
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream s) {
+  FAKE(cuMemsetD8Async);
   queue::add(fake::stream(s), [=] { std::memset(fake::pointer(to), value, bytes); });
   return CUDA_SUCCESS;
 }

@@ -1,4 +1,6 @@
 // Passes over branches and loops: golden texts, and results that agree with and without the passes.
+#include <cmath>
+
 #include "graph/passes/passes.h"
 #include "graph/specialize/specialize.h"
 #include "loop_graphs.h"
@@ -365,4 +367,42 @@ TEST_CASE("steps: a counter that is compared with a number makes a while loop on
             "return %6, %5, %7:2, %7:3, %4\n");
     check_results(graph, std::vector<Value>{range({6, 2}, -1, 0.3), range({2})}, 0);
   }
+}
+
+TEST_CASE("a step copies neither the carry before it nor the one after it to rows that it returns") {
+  for (const bool reverse : {false, true})
+    for (const bool conditional : {false, true}) {
+      if (reverse && conditional) continue;
+      GraphSketch g;
+      const Operand x = g.input("x", {5, 2}), h = g.input("h", {2}), yes = g.input("yes", {}, DType::kBool);
+      BodySketch b({{2}, {2}});
+      const Operand next = b.op("tanh", {b.op("add", {b.in[1], b.in[2]})});
+      LoopForm form = loop_form(1, 1, 5);
+      form.reverse = reverse;
+      form.conditional = conditional;
+      std::vector<Operand> operands{yes, x, h};
+      if (!conditional) operands.erase(operands.begin());
+      const auto body =
+          conditional ? b.done({b.op("lt", {b.in[0], 3.0}), next, next, b.in[2]}) : b.done({next, next, b.in[2]});
+      const size_t loop = add_loop(g, form, operands, {body});
+      const Graph graph = g.done({Operand::of(loop, 1), Operand::of(loop, 2), Operand::of(loop, 3)});
+      const Graph better = optimize(graph, pass_options(true));
+      const auto plan = make_plan(better);
+      CHECK_MESSAGE(plan->steps.back().control->bodies[0]->steps.size() == (conditional ? 2 : 1), to_string(*plan));
+      std::vector<Value> inputs{range({5, 2}, -1, 0.3), range({2}, 0.5, 0.1), make_scalar(1, DType::kBool)};
+      const auto found = run_plan(better, inputs);
+      const auto number = [](const Value& v, int64_t at) { return static_cast<const float*>(v.array().data())[at]; };
+      const int64_t ran = conditional ? 3 : 5;
+      for (int64_t column : {0, 1}) {
+        float state = number(inputs[1], column);
+        for (int64_t n = 0; n < 5; ++n) {
+          const int64_t at = 2 * (reverse ? 4 - n : n) + column;
+          CHECK(number(found[2], at) == (n < ran ? state : 0));
+          if (n < ran) state = std::tanh(number(inputs[0], at) + state);
+          CHECK(number(found[1], at) == doctest::Approx(n < ran ? state : 0));
+          if (n < ran) state = number(found[1], at);
+        }
+        CHECK(number(found[0], column) == state);
+      }
+    }
 }

@@ -98,26 +98,6 @@ t.test("tensor cores compute the attention of halves", function()
   t.equal(launches("float32", 16), {0, 1})
 end)
 
-t.test("a step of a recurrent layer is a few launches", function()
-  local function launched() return calls("cuLaunchKernel") + calls("cublasLtMatmul") end
-  for kind, most in pairs{LSTM = {4, 9}, GRU = {3, 9}, RNN = {3, 6}} do
-    local net = pg.nn.rnn[kind](8, {input_size = 4}):initialize("xavier")
-    net:hybridize()
-    -- Launches of a step of the layer, or of a step and its gradient. A plan is no program yet in its first run; the
-    -- calls for 5 steps trace the layer and compute what it keeps.
-    local function of_a_step(train)
-      local function run(steps)
-        local x, before = pg.randn(steps, 3, 4), launched()
-        if train then pg.record(function() return net(x):sum() end):backward() else net(x) end
-        return launched() - before
-      end
-      for _ = 1, 3 do run(5) end
-      return (run(20) - run(10)) / 10
-    end
-    t.check(of_a_step(false) <= most[1] and of_a_step(true) <= most[2], kind)
-  end
-end)
-
 t.test("calls that fail are errors with their names", function()
   local x = pg.randn(8)
   pg.fft.rfft(x)
