@@ -208,6 +208,8 @@ bool only_queues(const OpDef& op, Device device) {
 
 bool fuses(Device device) { return device_table(device).compile != nullptr; }
 
+bool writes_strided(Device device) { return fuses(device) && device_table(device).strided_outputs; }
+
 KernelRow kernel_row(const OpDef& op, Device device, std::span<const Type> inputs) {
   const KernelRow row = registry().kernel(op, device);
   const auto supports = device_table(device).supports;

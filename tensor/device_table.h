@@ -90,6 +90,7 @@ struct DeviceTable {
   bool host_fallback = false;
   // Optional: compiles a fused body. Returns null for a body that it does not support, whose ops then run one by one.
   std::shared_ptr<const TileKernel> (*compile)(int index, const TileBody& body) = nullptr;
+  bool strided_outputs = false;  // whether these kernels take outputs with any strides
 
   // Optional, all or none: a program is work that one call queues, in pieces that run one after the other. Kernels,
   // fused bodies, copies and clears queued on the stream between begin_capture and end_capture become a piece and do
@@ -198,6 +199,7 @@ class CapturedWork {
   void* program_;
 };
 bool captures(Device device);
+bool writes_strided(Device device);  // whether fused bodies may write outputs with any strides
 bool has_conditions(Device device);  // whether programs may have conditions
 
 // Whether any element is NaN. Waits for the device.

@@ -1,4 +1,5 @@
-// Fusion: pointwise ops that feed each other, with reductions at their end, become one kFused node.
+// Fusion: pointwise ops that feed each other, with reductions and joins (cat, stack) at their end, become one kFused
+// node.
 //
 // The pass is greedy, in the order of the nodes. Each node joins the groups of its producers. Then groups that read the
 // same tensor join. A group is a set of nodes over one shape, its index space. No path leaves a group and enters it
@@ -27,7 +28,8 @@ struct Group {
   std::vector<int32_t> reductions;  // the members that are reductions, ascending
   int64_t row = 0;                  // number of elements per total of the reductions; 0 without
   bool shares = true;               // whether all of them may be with others
-  bool lone() const { return members.size() == reductions.size(); }  // nothing but reductions
+  std::vector<int32_t> joins;       // the members that are joins, ascending
+  bool lone() const { return members.size() == reductions.size() + joins.size(); }  // no pointwise op
 };
 
 bool insert_sorted(std::vector<int32_t>& list, int32_t value) {
@@ -107,7 +109,11 @@ class Grouping {
   void grow(int32_t i) {
     const Node& node = graph_.nodes[size_t(i)];
     Group& own = groups_[size_t(i)];
-    if (!own.fusable) {
+    if (!own.fusable && fusable_join(graph_, node)) {
+      own.fusable = true;
+      own.joins = {i};
+      own.space = graph_.type(node.inputs[0]).shape;
+    } else if (!own.fusable) {
       if (!reduces(node)) return;
       own.fusable = true;
       own.reductions = {i};
@@ -169,18 +175,20 @@ class Grouping {
     return true;
   }
 
-  // Whether a member of `reader` reads a reduction of the group.
-  static bool reads_total(const Group& reader, const Group& group) {
-    return std::any_of(group.reductions.begin(), group.reductions.end(),
-                       [&](int32_t total) { return contains(reader.sources, total); });
+  // Whether a member of `reader` reads a reduction or join of the group.
+  static bool reads_end(const Group& reader, const Group& group) {
+    const auto reads = [&](int32_t end) { return contains(reader.sources, end); };
+    return std::any_of(group.reductions.begin(), group.reductions.end(), reads) ||
+           std::any_of(group.joins.begin(), group.joins.end(), reads);
   }
 
   bool within_limits(const Group& merged) const {
     if (merged.reductions.size() > (merged.shares ? kMaxReductions : 1)) return false;
     const size_t more = numel(merged.space) == 1 ? 8 : 1;
     if (merged.members.size() > kMaxFusedSteps * more || merged.sources.size() > kMaxFusedInputs * more) return false;
-    if (merged.members.size() <= kMaxFusedOutputs * more) return true;
     size_t outputs = 0;
+    for (int32_t join : merged.joins) outputs += graph_.nodes[size_t(join)].inputs.size();
+    if (merged.members.size() + outputs <= kMaxFusedOutputs * more) return true;
     for (int32_t member : merged.members) {
       bool outside = is_output_[size_t(member)];
       for (int32_t reader : readers_[size_t(member)]) outside |= !contains(merged.members, reader);
@@ -193,7 +201,7 @@ class Grouping {
     const Group &x = groups_[size_t(a)], &y = groups_[size_t(b)];
     if (!x.fusable || !y.fusable || (x.lone() && y.lone())) return;
     if (x.row != 0 && y.row != 0 && x.row != y.row) return;
-    if (reads_total(x, y) || reads_total(y, x) || !one_space(x, y)) return;
+    if (reads_end(x, y) || reads_end(y, x) || !one_space(x, y)) return;
     Group merged;
     merged.members = joined(x.members, y.members);
     for (int32_t source : joined(x.sources, y.sources))
@@ -204,6 +212,7 @@ class Grouping {
             : y.space;
     merged.fusable = true;
     merged.reductions = joined(x.reductions, y.reductions);
+    merged.joins = joined(x.joins, y.joins);
     merged.row = std::max(x.row, y.row);
     merged.shares = x.shares && y.shares;
     if (!within_limits(merged) || !make_neighbours(a, b)) return;

@@ -25,8 +25,10 @@ constexpr Pass kPasses[] = {
     {"place", place, Pass::kPlaces},             // keeps what branches and loops decide by on their device
     {"layout", choose_layouts, Pass::kKernels},  // puts the channels last where convolutions are fastest
     {"epilogue", attach_epilogues,
-     Pass::kKernels},                // makes bias and activation the epilogue of the product before them
-    {"fuse", fuse, Pass::kKernels},  // fuses connected pointwise ops into one kernel
+     Pass::kKernels},                            // makes bias and activation the epilogue of the product before them
+    {"parts", compute_parts, Pass::kKernels},    // computes pointwise values in the parts that others read
+    {"fuse", fuse, Pass::kKernels},              // fuses connected pointwise ops into one kernel
+    {"addend", attach_addends, Pass::kKernels},  // makes what is added to a product part of the product
     {"separate", separate_outputs,
      Pass::kKernels},                              // writes what a loop's body returns twice twice, instead of copying
     {"materialize", materialize, Pass::kKernels},  // replaces the remaining fills by constants

@@ -59,7 +59,9 @@ Graph recompute(Graph graph);
 Graph place(Graph graph);
 Graph choose_layouts(Graph graph);
 Graph attach_epilogues(Graph graph);
+Graph compute_parts(Graph graph);
 Graph fuse(Graph graph);
+Graph attach_addends(Graph graph);
 Graph separate_outputs(Graph graph);
 Graph materialize(Graph graph);
 

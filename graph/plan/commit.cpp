@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "graph/plan/fused_body.h"
 #include "tensor/device_table.h"
 
 namespace pg {
@@ -174,7 +175,8 @@ bool is_total(const Graph& body) {
 bool fills_space(const Graph& body, const Dims& shape) {
   int64_t space = 0;
   for (const Node& n : body.nodes)
-    for (const Type& t : n.types) space = std::max(space, numel(t.shape));
+    for (const Type& t : n.types)
+      if (!is_join(n)) space = std::max(space, numel(t.shape));
   return numel(shape) == space;
 }
 

@@ -33,6 +33,14 @@ bool fusable_reduction(const Node& node, const Type& reduced) {
   return tile_reduces(*node.op) && reduced_row(node, reduced) >= 0;
 }
 
+bool fusable_join(const Graph& graph, const Node& node) {
+  if (node.kind != NodeKind::kOp || !is_join(node) || node.inputs.size() < 2) return false;
+  const Type& first = graph.type(node.inputs[0]);
+  const auto alike = [&](const Operand& o) { return o.is_node() && graph.type(o) == first; };
+  return numel(first.shape) > 1 && first.dtype == node.types[0].dtype && writes_strided(first.device) &&
+         std::all_of(node.inputs.begin(), node.inputs.end(), alike);
+}
+
 bool shares_body(const Node& reduction, const Type& reduced, int64_t row) {
   constexpr int64_t kLong = 2048;
   const bool sums =
@@ -51,6 +59,7 @@ std::shared_ptr<const FusedKernel> FusedKernel::compile(const Graph& body, Devic
 FusedKernel::FusedKernel(TranslatedBody body, std::shared_ptr<const TileKernel> tiles)
     : constants_(std::move(body.constants)),
       order_(std::move(body.outputs)),
+      parts_(std::move(body.parts)),
       checks_(std::move(body.checks)),
       tiles_(std::move(tiles)) {
   for (size_t i = 0; i < order_.size(); ++i) ordered_ &= order_[i] == int32_t(i);
@@ -82,7 +91,12 @@ std::pair<SmallVector<View, 16>, SmallVector<View, 8>> FusedKernel::views(std::s
   SmallVector<View, 16> all(in);
   SmallVector<View, 8> sorted;
   for (const Value& v : constants_) all.push_back({&v.array().type, &v.array().strides, v.array().data()});
-  for (int32_t k : order_) sorted.push_back(out[size_t(k)]);
+  for (size_t i = 0; i < order_.size(); ++i) {
+    const View& whole = out[size_t(order_[i])];
+    sorted.push_back(whole);
+    if (const auto& part = parts_[i])
+      sorted.back() = {&part->type, &part->strides, static_cast<char*>(whole.data) + part->offset};
+  }
   return {std::move(all), std::move(sorted)};
 }
 

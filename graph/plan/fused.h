@@ -19,6 +19,10 @@ bool fusable(const Node& node);
 // amin, sum_squares, count_nonzero, any, all and sum_to over trailing dims.
 bool fusable_reduction(const Node& node, const Type& reduced);
 
+// Whether the node may join values of a body at its end, all of one type: the kernel writes each into its part of the
+// result.
+bool fusable_join(const Graph& graph, const Node& node);
+
 // How many reductions a body may have.
 inline constexpr size_t kMaxReductions = 4;
 
@@ -35,10 +39,10 @@ inline constexpr int kMaxFusedSteps = 256;  // nodes that are neither inputs nor
 // An immutable kernel. Several threads may call `run` at once.
 //
 // Requirements on a body, besides verify(body): every kOp node is fusable, or is one of kMaxReductions nodes that are
-// fusable_reductions over rows of one length and that no node reads. kInput nodes have any shape. There may be
-// kConstant nodes and immediates. Every output has the shape of the index space (the joint shape of all nodes without
-// the reductions), one element, or the shape of a reduction. An intermediate node may have any shape that broadcasts to
-// the index space.
+// fusable_reductions over rows of one length and that no node reads, or is a fusable_join that no node reads. kInput
+// nodes have any shape. There may be kConstant nodes and immediates. Every output has the shape of the index space (the
+// joint shape of all nodes without the reductions and joins), one element, or the shape of a reduction or join. An
+// intermediate node may have any shape that broadcasts to the index space.
 //
 // The results have the same bits as the ops one by one, for any number of threads. Only the sign of a NaN, which
 // copysign can show, is unspecified.
@@ -65,6 +69,7 @@ class FusedKernel {
 
   std::vector<Value> constants_;
   std::vector<int32_t> order_;
+  std::vector<std::optional<JoinedPart>> parts_;
   std::vector<DivisorCheck> checks_;
   std::shared_ptr<const TileKernel> tiles_;
   bool ordered_ = true;

@@ -53,13 +53,13 @@ class Translator {
     for (int32_t i : g_.inputs) values_[size_t(i)] = add_tile_input(g_.nodes[size_t(i)].types[0]);
   }
 
-  bool reduces(const Node& n) const { return n.kind == NodeKind::kOp && !fusable(n); }
+  bool reduces(const Node& n) const { return n.kind == NodeKind::kOp && !fusable(n) && !is_join(n); }
 
   void find_space() {
     Dims space;
     for (size_t i = 0; i < g_.nodes.size(); ++i) {
       const Node& n = g_.nodes[i];
-      if (reduces(n)) continue;
+      if (reduces(n) || is_join(n)) continue;
       Dims joined;
       if (n.types.size() != 1 || !broadcast(space, n.types[0].shape, &joined))
         refuse(i, "its shape does not broadcast with the others");
@@ -112,6 +112,7 @@ class Translator {
       default:
         refuse(i, "only inputs, constants and ops may be in a body");
     }
+    if (is_join(n)) return;  // add_outputs
     if (reduces(n)) return add_reduction(i);
     if (is_alias(n))
       values_[i] = value_of(i, 0);
@@ -285,6 +286,10 @@ class Translator {
         reduced.push_back(int32_t(k));
         continue;
       }
+      if (is_join(g_.node(o))) {
+        add_parts(size_t(o.node), int32_t(k));
+        continue;
+      }
       const Type& type = g_.type(o);
       const int64_t count = numel(type.shape), size = numel(tiles().space);
       if (count != 1 && count != size) refuse(size_t(o.node), "an output of less than the whole space");
@@ -295,6 +300,28 @@ class Translator {
     if (tiles().reductions.size() > kMaxReductions)
       throw Error(fmt::format("fused: more than {} reductions", kMaxReductions));
     out_.outputs.insert(out_.outputs.end(), reduced.begin(), reduced.end());
+    out_.parts.resize(out_.outputs.size());
+  }
+
+  // The operands of a join become outputs, each in its part of output k.
+  void add_parts(size_t i, int32_t k) {
+    const Node& n = g_.nodes[i];
+    const Type& whole = n.types[0];
+    const Dims strides = contiguous_strides(whole.shape);
+    const int d = AttrReader(*n.op, n.attrs).dim("dim", whole.shape.size());
+    int64_t at = 0;
+    for (size_t operand = 0; operand < n.inputs.size(); ++operand) {
+      const int32_t value = value_of(i, operand);
+      JoinedPart part{g_.type(n.inputs[operand]), strides, at * strides[d] * size_of(whole.dtype)};
+      if (!(part.type.shape == tiles().space) || part.type.dtype != whole.dtype)
+        refuse(i, "joins something else than values of the whole space");
+      at += n.is<"cat">() ? part.type.shape[d] : 1;
+      if (n.is<"stack">()) part.strides.erase(d);
+      tiles().outputs.push_back({value, whole.dtype, false});
+      out_.outputs.push_back(k);
+      out_.parts.resize(out_.outputs.size());
+      out_.parts.back() = std::move(part);
+    }
   }
 
   const Graph& g_;
@@ -323,6 +350,8 @@ uint32_t reduced_mask(const Node& n, const Type& type) {
 }
 
 }  // namespace
+
+bool is_join(const Node& node) { return node.is<"cat">() || node.is<"stack">(); }
 
 bool is_alias(const Node& node) { return node.has(kExpand) && node.inputs.size() == 1; }
 

@@ -98,7 +98,7 @@ class Preference {
     // The library takes arrays for aligned to 256 bytes otherwise. As in Operation, b and a change places.
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b.data));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a.data));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.addend ? p.addend : p.c));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c));
   }
   ~Preference() { blas().cublasLtMatmulPreferenceDestroy.status(preference_); }
@@ -114,7 +114,7 @@ class Preference {
 };
 
 using Key = std::tuple<int, int, bool, int64_t, int64_t, int64_t, int64_t, bool, int64_t, int64_t, bool, int64_t,
-                       int64_t, bool, int, uint32_t, uint32_t, uint32_t>;
+                       int64_t, bool, int, bool, uint32_t, uint32_t, uint32_t, uint32_t>;
 Key key_of(const Gpu& gpu, const Product& p) {
   return {gpu.index,
           int(p.dtype),
@@ -131,8 +131,10 @@ Key key_of(const Gpu& gpu, const Product& p) {
           p.b.batch_stride,
           p.bias != nullptr,
           int(p.act),
+          p.addend != nullptr,
           alignment_of(p.a.data),
           alignment_of(p.b.data),
+          alignment_of(p.addend),
           alignment_of(p.c)};
 }
 
@@ -176,13 +178,13 @@ bool multiply(Stream& stream, const Product& p) {
   if (!choice) return false;
   std::optional<Scratch> workspace;
   if (choice->workspaceSize) workspace.emplace(stream, choice->workspaceSize);
-  const double one = 1, zero = 0;
-  const float one_f = 1, zero_f = 0;
+  const double alpha = 1, beta = p.addend ? 1 : 0;
+  const auto alpha_f = float(alpha), beta_f = float(beta);
   const bool wide = p.dtype == DType::kFloat64;
-  blas().cublasLtMatmul(handle, operation.get(), wide ? static_cast<const void*>(&one) : &one_f, p.b.data, b.get(),
-                        p.a.data, a.get(), wide ? static_cast<const void*>(&zero) : &zero_f, p.c, out.get(), p.c,
-                        out.get(), &choice->algo, workspace ? workspace->data() : nullptr, choice->workspaceSize,
-                        stream.handle);
+  blas().cublasLtMatmul(handle, operation.get(), wide ? static_cast<const void*>(&alpha) : &alpha_f, p.b.data, b.get(),
+                        p.a.data, a.get(), wide ? static_cast<const void*>(&beta) : &beta_f, p.addend ? p.addend : p.c,
+                        out.get(), p.c, out.get(), &choice->algo, workspace ? workspace->data() : nullptr,
+                        choice->workspaceSize, stream.handle);
   return true;
 }
 

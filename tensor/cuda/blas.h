@@ -32,13 +32,15 @@ struct Matrix {
   bool transposed;
 };
 
-// c = activation(a b + bias): matrices m x k and k x n. All are of one floating dtype, c and bias without gaps.
+// c = activation(a b + bias), or a b + addend: matrices m x k and k x n. All are of one floating dtype; c, addend and
+// bias have no gaps.
 struct Product {
   DType dtype;
   int64_t batch, m, n, k;
   Matrix a, b;
   void* c;
   const void* bias = nullptr;                                             // n elements; not for float64
+  const void* addend = nullptr;                                           // as large as c
   enum class Act : uint8_t { kNone, kRelu, kGeluTanh } act = Act::kNone;  // only with float32 and halves
 };
 // Returns false if the library has no algorithm for it.

@@ -63,6 +63,7 @@ bool multiply_run(Stream& stream, Product p, const Operand& a, const Operand& b)
                                   p.b.data,
                                   p.c,
                                   p.bias,
+                                  p.addend,
                                   p.batch,
                                   p.m,
                                   p.n,
@@ -91,9 +92,10 @@ const char* at(const void* data, int64_t offset, DType t) {
   return static_cast<const char*>(data) + offset * size_of(t);
 }
 
-// Returns whether the activation was applied; there is one only for products without a batch.
+// `addend`: null, or as large as the result. Returns whether the activation was applied; there is one only for products
+// without a batch.
 bool run_product(Stream& stream, const Operand& a, const Operand& b, const View& out, const void* bias,
-                 Product::Act act) {
+                 Product::Act act, const void* addend = nullptr) {
   Dims batch;
   broadcast(a.batch, b.batch, &batch);
   Dims sa = broadcast_strides(a.batch, a.batch_strides, batch), sb = broadcast_strides(b.batch, b.batch_strides, batch);
@@ -115,6 +117,7 @@ bool run_product(Stream& stream, const Operand& a, const Operand& b, const View&
     p.a = {at(a.data, at_a, t), a.ld, sa[last], a.transposed};
     p.b = {at(b.data, at_b, t), b.ld, sb[last], b.transposed};
     p.c = const_cast<char*>(at(out.data, q * batch[last] * p.m * p.n, t));
+    if (addend) p.addend = at(addend, q * batch[last] * p.m * p.n, t);
     activated = multiply_run(stream, p, a, b);
   }
   return activated;
@@ -136,6 +139,16 @@ class Packed {
   View view_;
   std::optional<Temporary> copy_;
 };
+
+void matmul_add(const KernelArgs& args) {
+  Stream& stream = stream_at(args.stream);
+  const View& out = args.out[0];
+  if (out.numel() == 0) return;
+  const Operand a(stream, args.in[0], true, out.dtype()), b(stream, args.in[1], false, out.dtype());
+  if (a.cols == 0) return convert_view(stream, args.in[2], out);
+  const Packed addend(stream, args.in[2]);
+  run_product(stream, a, b, out, nullptr, Product::Act::kNone, addend.view().data);
+}
 
 // The part of an activation that cuBLASLt applies before it rounds. relu of a rounded number is the rounded relu. The
 // library's gelu has fewer correct digits than float32 has.
@@ -182,9 +195,10 @@ void run_matmul(Stream& stream, const View& x, const View& y, const View& out) {
 }
 
 std::vector<KernelRow> product_rows() {
-  return {{"matmul", matmul, kStridedInputs}, {"mm", matmul, kStridedInputs},
-          {"bmm", matmul, kStridedInputs},    {"mv", matmul, kStridedInputs},
-          {"linear", linear, kStridedInputs}, {"linear_act", linear_act, kStridedInputs}};
+  return {{"matmul", matmul, kStridedInputs},        {"mm", matmul, kStridedInputs},
+          {"bmm", matmul, kStridedInputs},           {"mv", matmul, kStridedInputs},
+          {"linear", linear, kStridedInputs},        {"linear_act", linear_act, kStridedInputs},
+          {"matmul_add", matmul_add, kStridedInputs}};
 }
 
 }  // namespace pg::cuda

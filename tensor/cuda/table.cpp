@@ -104,6 +104,7 @@ const DeviceTable& table() {
       .kernel_for = pointwise_row,
       .host_fallback = true,
       .compile = compile_body,
+      .strided_outputs = true,
       .create_program = programs ? create_program : nullptr,
       .begin_capture = programs ? begin_capture : nullptr,
       .end_capture = programs ? end_capture : nullptr,

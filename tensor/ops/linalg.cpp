@@ -21,7 +21,7 @@ void check_product(Infer& c, size_t left, const Dims& x, const Dims& y, int rows
                                     turned ? fmt::format("; {}:transpose(-1, -2) has them", name) : ""));
 }
 
-void infer_matmul(Infer& c) {
+Dims matmul_shape(Infer& c) {
   const Dims &x = c.shape(0), &y = c.shape(1);
   if (x.empty()) c.bad_input(0, "at least 1 dim");
   if (y.empty()) c.bad_input(1, "at least 1 dim");
@@ -31,7 +31,15 @@ void infer_matmul(Infer& c) {
     c.bad_input(1, "leading dims that broadcast with " + to_string(x));
   if (x.size() > 1) out.push_back(x[x.size() - 2]);
   if (y.size() > 1) out.push_back(y.back());
-  c.output(promote(c.dtype(0), c.dtype(1)), out);
+  return out;
+}
+
+void infer_matmul(Infer& c) { c.output(promote(c.dtype(0), c.dtype(1)), matmul_shape(c)); }
+
+void infer_matmul_add(Infer& c) {
+  const Dims out = matmul_shape(c);
+  if (!(c.shape(2) == out)) c.bad_input(2, "the shape of the product, " + to_string(out));
+  c.output(promote(promote(c.dtype(0), c.dtype(1)), c.dtype(2)), out);
 }
 
 template <int kX, int kY>
@@ -198,6 +206,14 @@ std::vector<OpDef> product_rows() {
       add_product("baddbmm", "beta * input + alpha * batch1 batch2, for batches of matrices.",
                   "return pg.baddbmm(pg.ones(5, 2, 4), pg.ones(5, 2, 3), pg.ones(5, 3, 4))", "batch1", "batch2",
                   infer_add_product<3>),
+      {.name = "matmul_add",
+       .doc = "z plus the matrix product of x and y. Made by graph passes.",
+       .example = "return 0",
+       .inputs = {{"x", kFloating}, {"y", kFloating}, {"z", kFloating}},
+       .infer = infer_matmul_add,
+       .decompose = [](Rule& c) -> std::vector<Var> { return {call<"matmul">(c.in(0), c.in(1)) + c.in(2)}; },
+       .traits = kHidden | kTotal,
+       .multiply_adds = product_work},
       {.name = "linear",
        .doc = "x weightᵀ + bias on the last dim of x; weight is (out, in).",
        .example = "return pg.ones(2, 3):linear(pg.ones(4, 3), pg.zeros(4))",

@@ -82,7 +82,8 @@ double activated(double v, int epilogue) {
   return v;
 }
 
-void multiply(const Side& a, const Side& b, const MatrixLayout& d, char* out, int epilogue, const char* bias) {
+void multiply(const Side& a, const Side& b, const MatrixLayout& d, char* out, int epilogue, const char* bias,
+              const char* addend) {
   const int64_t k = int64_t(a.transposed ? a.layout.rows : a.layout.cols);
   const int32_t batch = d.get(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, int32_t(1));
   for (int32_t q = 0; q < batch; ++q)
@@ -92,6 +93,7 @@ void multiply(const Side& a, const Side& b, const MatrixLayout& d, char* out, in
         for (int64_t i = 0; i < k; ++i) sum += a.at(q, row, i) * b.at(q, i, col);
         if (epilogue & CUBLASLT_EPILOGUE_BIAS) sum += load(d.type, bias, row);
         const int64_t offset = q * d.get(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, int64_t(0));
+        if (addend) sum += load(d.type, addend, offset + col * d.ld + row);
         store(d.type, out, offset + col * d.ld + row, activated(sum, epilogue));
       }
 }
@@ -162,11 +164,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const void*, const void* a,
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
-                              const void*, const void*, cublasLtMatrixLayout_t, void* out,
+                              const void* beta, const void* c, cublasLtMatrixLayout_t, void* out,
                               cublasLtMatrixLayout_t out_layout, const cublasLtMatmulAlgo_t* algorithm, void*, size_t,
                               cudaStream_t stream) {
   if (const int failed = fake::failure("cublasLtMatmul")) return cublasStatus_t(failed);
-  const void* arrays[] = {a, b, out};
+  const void* arrays[] = {a, b, c};
   for (int i = 0; i < 3; ++i)
     if (reinterpret_cast<uintptr_t>(arrays[i]) % algorithm->data[i]) return CUBLAS_STATUS_INVALID_VALUE;
   const Attributes& o = operation_of(d);
@@ -176,8 +178,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const vo
                    o.get(CUBLASLT_MATMUL_DESC_TRANSB, int(CUBLAS_OP_N)) == CUBLAS_OP_T};
   const int epilogue = o.get(CUBLASLT_MATMUL_DESC_EPILOGUE, int(CUBLASLT_EPILOGUE_DEFAULT));
   const auto* bias = o.get(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const char*>(nullptr));
+  const bool adds =
+      left.layout.type == CUDA_R_64F ? *static_cast<const double*>(beta) != 0 : *static_cast<const float*>(beta) != 0;
+  const char* addend = adds ? static_cast<const char*>(c) : nullptr;
   queue::add(stream, [=, result = layout_of(out_layout)] {
-    multiply(left, right, result, static_cast<char*>(out), epilogue, bias);
+    multiply(left, right, result, static_cast<char*>(out), epilogue, bias, addend);
   });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -291,6 +291,7 @@ t.test("hidden ops check their arguments", function()
     _conv_act_last = {{image, pg.ones(1, 9, 1, 1)}, {v, v}},
     _max_pool_last = {{x, {}}, {x, {1, 1, 1, 1}}, {image, {1, 1, 1}}, {v, {1}}},
     _avg_pool_last = {{x, {}}, {image, {1, 1, 1}}, {v, {1}}, {image, {9, 9}}},
+    _matmul_add = {{x, v, v}, {pg.ones(2, 3), pg.ones(3, 4), v}},
     _linear_act = {{x, v}, {x, pg.ones(2, 9)}},
     _nll_dx = {{pg.ones(2, {dtype = "int64"}), nil, v, {9, 9}}, {v, nil, v, {3, 2}},
       {pg.ones(3, {dtype = "int64"}), pg.ones(9), v, {3, 2}}},

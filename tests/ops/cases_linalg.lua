@@ -32,6 +32,7 @@ return function(pg, f)
     addmm = {{args = {f{4}, f{2, 3}, f{3, 4}}, attrs = {beta = 0.5, alpha = 2}}},
     baddbmm = {{args = {f{2, 2, 4}, f{2, 2, 3}, f{2, 3, 4}}, attrs = {beta = 0.5, alpha = 2}}},
     linear = {{args = {f{2, 3}, f{4, 3}}}, {args = {f{2, 2, 3}, f{4, 3}, f{4}}}, {args = {f{3}, f{4, 3}, f{4}}}},
+    _matmul_add = {{args = {f{2, 3}, f{3, 4}, f{2, 4}}}, {args = {f{2, 2, 3}, f{3, 4}, f{2, 2, 4}}}},
     _linear_act = {
       {args = {f{2, 3}, f{4, 3}, f{4}}, attrs = {activation = "tanh"}}, {args = {f{3}, f{4, 3}}, attrs = {activation = "sigmoid"}},
       {args = {f{2, 3}, f{4, 3}, f{4}}, attrs = {activation = "leaky_relu", slope = 0.2}},

@@ -87,7 +87,7 @@ struct TriangleArgs {
 struct ProductArgs {
   const void *a, *b;
   void* c;
-  const void* bias;
+  const void *bias, *addend;
   int64_t batch, m, n, k;
   int64_t a_row, a_col, a_batch, b_row, b_col, b_batch;
 };

@@ -12,6 +12,7 @@ PERIGEE_KERNEL(product, ProductArgs) {
     Acc sum = 0;
     for (int64_t k = 0; k < a.k; ++k) sum += Acc(widen(x[k * a.a_col])) * Acc(widen(y[k * a.b_row]));
     if (a.bias) sum += Acc(widen(static_cast<const T*>(a.bias)[column]));
+    if (a.addend) sum += Acc(widen(static_cast<const T*>(a.addend)[i]));
     static_cast<T*>(a.c)[i] = convert_one<T>(sum);
   }
 }
