@@ -115,7 +115,10 @@ class Gather {
     Term term;
     for (Operand at = value;; at = node(at).inputs[0]) {
       const Node& n = node(at);
-      if (n.kind != NodeKind::kOp || uses(at) != 1) break;
+      if (n.kind != NodeKind::kOp) break;
+      // Two biases of one sum have the same gradient.
+      const bool only_sum = at == value && n.op->has(kReduction);
+      if (uses(at) != 1 && !only_sum) break;
       term.value = at;
       term.shape = n.types[0].shape;
       if (products && is_product(n)) return term.kind = Term::kProduct, finished(term);
