@@ -1,9 +1,9 @@
 // Parts: slices of a pointwise value, such as the gates of a recurrent cell in the sum of its products, become
 // pointwise values of slices, which can be fused with what reads them. Fusion does not reach through a view.
 //
-// This happens if nothing else reads the value and only pointwise ops read the slices, which together have no more
-// elements than the value: then nothing is computed twice. It applies to the pointwise ops behind the value too. The
-// bits stay. The host keeps such values whole: its launches cost less than reads with strides.
+// This happens if nothing else reads the value, only pointwise ops of the same shape read the slices, and the slices
+// have no more elements than the value: then nothing is computed twice. It applies to the pointwise ops behind the
+// value too. The bits stay. The host keeps such values whole: its launches cost less than reads with strides.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -57,10 +57,16 @@ class Parts {
   }
   const Type& type_of(const Operand& o) const { return nodes_[size_t(o.node)].types[size_t(o.output)]; }
 
-  // Whether node i shows slices of its operand to pointwise ops only.
+  // Whether node i shows slices of its operand to pointwise ops of their shape only.
   bool cuts(size_t i) const {
     return !is_output_[i] && shows_slices(nodes_[i]) && !readers_[i].empty() &&
-           std::all_of(readers_[i].begin(), readers_[i].end(), [&](int32_t r) { return computes(size_t(r)); });
+           std::all_of(readers_[i].begin(), readers_[i].end(), [&](int32_t r) {
+             const Node& reader = nodes_[size_t(r)];
+             const auto fits = [&](const Operand& o) {
+               return o.node != int32_t(i) || type_of(o).shape == reader.types[0].shape;
+             };
+             return computes(size_t(r)) && std::all_of(reader.inputs.begin(), reader.inputs.end(), fits);
+           });
   }
 
   // The last pointwise node behind whose slices node i is computed, or kNone if it is computed as a whole.

