@@ -93,23 +93,23 @@ size_t block_size(Device device, size_t bytes) {
   return MemoryPool::class_size(kHeader + (device.is_cpu() ? bytes + guards : 0));
 }
 
-// Takes a block for a buffer, counted in the account.
-void* take_block(MemoryPool& pool, size_t size, MemoryAccount* account, int64_t counted) {
+// Takes a block for a buffer, counted in the account. An account counts blocks of the size that is needed.
+void* take_block(MemoryPool& pool, size_t* size, bool brief, MemoryAccount* account, int64_t counted) {
   if (account && !account->take(counted)) return nullptr;
-  void* block = pool.take(size);
+  void* block = brief && !account ? pool.take_briefly(size) : pool.take(*size);
   if (!block && account) account->give(counted);
   return block;
 }
 
-Buffer* try_allocate(Device device, Bytes wanted) {
+Buffer* try_allocate(Device device, Bytes wanted, bool brief) {
   if (wanted > kMaxBytes || wanted.count() > largest_request) return nullptr;
   const size_t bytes = wanted.count();
   const size_t guard = device.is_cpu() && guard_mode() ? kGuard : 0;
   Runtime& runtime = Runtime::current();
-  const size_t size = block_size(device, bytes);
+  size_t size = block_size(device, bytes);
   MemoryAccount* const account = MemoryAccount::current();
   const int64_t counted = counted_bytes(device, bytes, size);
-  void* block = take_block(runtime.memory(), size, account, counted);
+  void* block = take_block(runtime.memory(), &size, brief, account, counted);
   if (!block) return nullptr;
   ASAN_UNPOISON_MEMORY_REGION(block, size);
   Buffer* b = BufferAccess::construct(block);
@@ -144,13 +144,16 @@ Buffer* try_allocate(Device device, Bytes wanted) {
 
 }  // namespace
 
-Ref<Buffer> Buffer::allocate(Device device, Bytes wanted) {
+Ref<Buffer> Buffer::allocate(Device device, Bytes wanted) { return allocate(device, wanted, false); }
+Ref<Buffer> Buffer::allocate_briefly(Bytes wanted) { return allocate({}, wanted, true); }
+
+Ref<Buffer> Buffer::allocate(Device device, Bytes wanted, bool brief) {
   const size_t bytes = wanted.count();
   const bool injected = injected_failure();
-  Buffer* b = injected ? nullptr : try_allocate(device, wanted);
+  Buffer* b = injected ? nullptr : try_allocate(device, wanted, brief);
   if (!b) {
     Runtime::current().memory().flush();
-    if (!injected) b = try_allocate(device, wanted);
+    if (!injected) b = try_allocate(device, wanted, brief);
   }
   if (!b) throw_out_of_memory(device, bytes);
   Runtime* const runtime = BufferAccess::runtime(b);

@@ -123,6 +123,11 @@ void* MemoryPool::take(size_t size) {
   return block ? block : allocate(size);
 }
 
+void* MemoryPool::take_briefly(size_t* size) {
+  void* block = *size >= kMapped ? take_larger(size) : nullptr;
+  return block ? block : take(*size);
+}
+
 void MemoryPool::give(void* block, size_t size) {
   if (!per_thread_ || size > kLocalSize) return give_shared(block, size);
   if (!local_cache.give(block, size)) release(block, size);
@@ -145,6 +150,19 @@ void* MemoryPool::take_shared(size_t size) {
   }
   for (const Idle& idle : stale) release(idle.block, idle.size);
   return nullptr;
+}
+
+// Returns the smallest idle block that is large enough, or null.
+void* MemoryPool::take_larger(size_t* size) {
+  const std::lock_guard hold(lock_);
+  const auto fits = std::find_if(lists_.begin() + class_index(*size), lists_.end(), [](auto& l) { return !l.empty(); });
+  if (fits == lists_.end()) return nullptr;
+  const Idle idle = fits->back();
+  fits->pop_back();
+  asked_ += *size;
+  cached_ -= int64_t(idle.size);
+  *size = idle.size;
+  return idle.block;
 }
 
 void MemoryPool::give_shared(void* block, size_t size) {
