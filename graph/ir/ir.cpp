@@ -155,7 +155,7 @@ void verify_node(const Graph& graph, size_t i, bool types) {
 
 std::string operand_text(const Operand& operand, const Graph& graph) {
   if (operand.is_none()) return "nil";
-  if (operand.is_number()) return fmt::format("{}", operand.number);
+  if (operand.is_number()) return std::isnan(operand.number) ? "nan" : fmt::format("{}", operand.number);
   if (graph.node(operand).types.size() == 1) return fmt::format("%{}", operand.node);
   return fmt::format("%{}:{}", operand.node, operand.output + 1);
 }
