@@ -72,6 +72,23 @@ TEST_CASE("buffer: memory is kept for reuse and freed on request") {
   CHECK(Runtime::current().memory().stats().allocations >= before.allocations + 2);
 }
 
+TEST_CASE("buffer: memory for a short time comes from a larger block that is idle") {
+  Runtime& runtime = Runtime::current();
+  runtime.memory().flush();
+  const void* const large = Buffer::allocate(Device{}, Bytes(8 << 20))->data;
+  const int64_t cached = runtime.memory().stats().cached;
+  {
+    const auto brief = Buffer::allocate_briefly(Bytes(2 << 20)), next = Buffer::allocate_briefly(Bytes(2 << 20));
+    CHECK(brief->data == large);
+    CHECK(next->data != large);
+    CHECK(Buffer::allocate(Device{}, Bytes(8 << 20))->data != large);
+  }
+  CHECK(Buffer::allocate(Device{}, Bytes(2 << 20))->data != large);
+  CHECK(Buffer::allocate_briefly(Bytes(12 << 20))->data != large);
+  CHECK(runtime.memory().stats().cached > cached);  // the large block is whole again
+  runtime.memory().flush();
+}
+
 TEST_CASE("buffer: a thread reuses its small blocks, which survive other threads") {
   Ref<Buffer> b = Buffer::allocate({}, Bytes(100));
   const void* place = b->data;
