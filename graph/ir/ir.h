@@ -35,7 +35,7 @@ enum class NodeKind : uint8_t {
   kInput,     // no operands; its position in Graph::inputs says which input it is
   kConstant,  // the value `constant`
   kOp,        // an op of the registry, including branches and loops (control.h)
-  kFused,     // a chain of pointwise ops with reductions at its end, run as one kernel: `body`
+  kFused,     // a chain of pointwise ops, reductions and joins at its end, run as one kernel: `body`
   // The kinds below exist only in traces. Specialization removes them:
   kLeaf,      // its operand as a new leaf of the tape (attach_grad); with create_graph and a history, a view of it
   kDetach,    // its operand without history
