@@ -1,5 +1,6 @@
 // What tests compile with the real NVRTC, which needs no GPU: the modules of the hand-written kernels.
 #include <string>
+#include <vector>
 
 #include "tensor/cuda/compiler.h"
 #include "tensor/cuda/condition.h"
@@ -7,6 +8,7 @@
 #include "tensor/cuda/launch.h"
 #include "tensor/cuda/variants.h"
 #include "tensor/error.h"
+#include "tensor/ops/epilogue.h"
 
 namespace pg::cuda {
 namespace {
@@ -33,7 +35,9 @@ void give_images(bool all, DType t, Each each, void* user) {
     if (all || mode == std::string("reflect")) give("pad", pad_types(t, mode), each, user);
   give("sequence", sequence_types(t, DType::kInt64), each, user);
   if (!is_float(t)) return;
-  for (const char* activation : {"", "relu", "leaky_relu", "sigmoid", "tanh", "silu", "gelu", "gelu_tanh", "relu6"})
+  std::vector<const char*> activations = activation_attr().choices;
+  activations.push_back("");
+  for (const char* activation : activations)
     if (all || *activation == 'g') give("epilogue", epilogue_types(t, t, activation), each, user);
   for (const int64_t elements : {int64_t(1), int64_t(1) << 40}) {
     give("pool", pool_types(t, elements), each, user);
