@@ -71,7 +71,7 @@ constexpr VariableRow kVariables[] = {
     {"LUA_PATH", "where require looks for modules (LUA_CPATH: for those in C)"},
     {"LUA_INIT", "a text, or @FILE, that runs first; not for show, run and --sandbox"},
     {"PERIGEE_INIT", "the same, after LUA_INIT and with pg and help as globals"},
-    {"PERIGEE_MAX_ISA", "the instructions that kernels may use: avx2, sse4 or sse2"},
+    {"PERIGEE_MAX_ISA", "the instructions that kernels may use: avx512, avx2, sse4 or sse2"},
     {"PERIGEE_NATIVE", "0: fused pointwise ops run without machine code of their own"},
     {"PERIGEE_CONV", "how convolutions of 3 x 3 are computed: measured, direct or winograd"},
 };

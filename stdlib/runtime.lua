@@ -31,8 +31,8 @@ runtime.set_num_threads = core.sandboxed and function() core.fail("set_num_threa
 runtime.get_num_threads = core.get_num_threads
 --- pg.devices() -> the names of the devices that can be used now.
 runtime.devices = core.devices
---- pg.instruction_set() -> "avx512", "avx2", "sse4" or "sse2" ("neon" on ARM): the instructions that kernels on the CPU use. The
---- environment variable PERIGEE_MAX_ISA can lower it.
+--- pg.instruction_set() -> "amx" (tiles of bfloat16 besides AVX-512), "avx512", "avx2", "sse4" or "sse2" ("neon" on ARM): the
+--- instructions that kernels on the CPU use. The environment variable PERIGEE_MAX_ISA can lower it.
 runtime.instruction_set = core.instruction_set
 --- pg.synchronize(device) waits until the device has finished all its work.
 runtime.synchronize = core.synchronize

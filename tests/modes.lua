@@ -31,7 +31,7 @@ local function makes_boxes(path)
   return not path:find("_mistakes", 1, true) and not path:find("_numbers", 1, true)
 end
 
-local rank = {sse2 = 1, sse4 = 2, avx2 = 3, avx512 = 4}
+local rank = {sse2 = 1, sse4 = 2, avx2 = 3, avx512 = 4, amx = 5}
 
 local function with_isa(name)
   local env = {PERIGEE_MAX_ISA = name}

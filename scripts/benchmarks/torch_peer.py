@@ -175,6 +175,7 @@ if hasattr(F, "scaled_dot_product_attention"):
         case("attention_t4096_train" + suffix, lambda: attention_step(*heads(dtype)), inner=1)
 for n in (512, 1024, 2048):
     case("gemm_%d" % n, lambda: no_grad(torch.mm, rnd(n, n), rnd(n, n)))
+case("gemm_bf16_1024", lambda: no_grad(torch.mm, (rnd(1024, 1024) - 0.5).bfloat16(), (rnd(1024, 1024) - 0.5).bfloat16()))
 M = 1 << 20
 for op in ("add", "mul", "div", "maximum"):
     case(op + "_1m", lambda: no_grad(getattr(torch, op), torch.rand(M) + 0.5, torch.rand(M) + 0.5))

@@ -8097,8 +8097,8 @@ function pg.gru(x, h0, weights, options) end
 ---@return any
 function pg.help(what) end
 
----pg.instruction_set() -> "avx512", "avx2", "sse4" or "sse2" ("neon" on ARM): the instructions that kernels on the CPU use. The
----environment variable PERIGEE_MAX_ISA can lower it.
+---pg.instruction_set() -> "amx" (tiles of bfloat16 besides AVX-512), "avx512", "avx2", "sse4" or "sse2" ("neon" on ARM): the
+---instructions that kernels on the CPU use. The environment variable PERIGEE_MAX_ISA can lower it.
 ---@return any
 function pg.instruction_set() end
 

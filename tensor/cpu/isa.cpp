@@ -5,6 +5,8 @@
 
 #if HWY_ARCH_X86
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include <algorithm>
@@ -15,9 +17,9 @@ namespace pg::cpu {
 namespace {
 
 #if HWY_ARCH_X86
-constexpr const char* kNames[] = {"sse2", "sse4", "avx2", "avx512"};
+constexpr const char* kNames[] = {"sse2", "sse4", "avx2", "avx512", "amx"};
 #else  // only the baseline, whatever PERIGEE_MAX_ISA is
-constexpr const char* kNames[] = {HWY_ARCH_ARM ? "neon" : "scalar", "sse4", "avx2", "avx512"};
+constexpr const char* kNames[] = {HWY_ARCH_ARM ? "neon" : "scalar", "sse4", "avx2", "avx512", "amx"};
 #endif
 
 #if HWY_ARCH_X86
@@ -28,6 +30,17 @@ bool has_late_features() {
          (extended >> 5 & 1);
 }
 
+// Whether the CPU has tiles of bfloat16 and dot products of AVX-512, and the system saves the tiles.
+bool has_tiles() {
+  unsigned a, b, c, d, later;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1) || !(d >> 24 & 1)) return false;
+  if (!__get_cpuid_count(7, 1, &later, &b, &c, &d) || !(later >> 5 & 1)) return false;
+  constexpr int kGetSupported = 0x1021;  // ARCH_GET_XCOMP_SUPP
+  constexpr uint64_t kTiles = 3 << 17;
+  uint64_t states = 0;
+  return syscall(SYS_arch_prctl, kGetSupported, &states) == 0 && (states & kTiles) == kTiles;
+}
+
 Isa detect() {
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
@@ -35,7 +48,7 @@ Isa detect() {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512cd");
-  if (avx512) return Isa::kAvx512;
+  if (avx512) return has_tiles() ? Isa::kAmx : Isa::kAvx512;
   if (avx2) return Isa::kAvx2;
   const bool sse4 =
       __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("aes") && __builtin_cpu_supports("pclmul");
@@ -65,7 +78,9 @@ Isa isa() {
 
 const char* isa_name(Isa isa) { return kNames[int(isa)]; }
 
-std::string isa_error() { return asked() < 0 ? wrong_setting("PERIGEE_MAX_ISA", "avx512, avx2, sse4 or sse2") : ""; }
+std::string isa_error() {
+  return asked() < 0 ? wrong_setting("PERIGEE_MAX_ISA", "amx, avx512, avx2, sse4 or sse2") : "";
+}
 
 }  // namespace pg::cpu
 

@@ -5,12 +5,12 @@
 
 namespace pg::cpu {
 
-enum class Isa { kSse2, kSse4, kAvx2, kAvx512 };
+enum class Isa { kSse2, kSse4, kAvx2, kAvx512, kAmx };  // kAmx: tiles of bfloat16 besides AVX-512
 
 // Read once per process. A PERIGEE_MAX_ISA that names no instruction set has no effect here; see isa_error.
 Isa isa();
 
-// Returns "sse2", "sse4", "avx2" or "avx512"; "neon" on ARM.
+// Returns "sse2", "sse4", "avx2", "avx512" or "amx"; "neon" on ARM.
 const char* isa_name(Isa isa);
 
 // Returns what is wrong with PERIGEE_MAX_ISA, or "".

@@ -80,7 +80,7 @@ end)
 t.test("a setting with a value that it cannot have is an error at the start, also for -v", function()
   t.skip_in("guard", "processes of their own")
   local wrong = {
-    PERIGEE_MAX_ISA = "avx512, avx2, sse4 or sse2", PERIGEE_CONV = "measured, direct or winograd", PERIGEE_NATIVE = "0 or 1",
+    PERIGEE_MAX_ISA = "amx, avx512, avx2, sse4 or sse2", PERIGEE_CONV = "measured, direct or winograd", PERIGEE_NATIVE = "0 or 1",
     PERIGEE_GUARD = "0 or 1", PERIGEE_VERIFY_PLANS = "0 or 1", PERIGEE_VERIFY_PASSES = "0 or 1", PERIGEE_CUDA_SYNC = "0 or 1",
   }
   local function run(name, value, args)

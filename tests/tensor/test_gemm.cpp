@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "tensor/cpu/gemm/bf16.h"
 #include "tensor/cpu/gemm/gemm_simd.h"
 #include "tensor/dtype.h"
 #include "tensor/parallel.h"
@@ -222,32 +223,62 @@ TEST_CASE("linear with packed weights has the same bits on one and on two thread
   pg::Runtime::current().threads().resize(before);
 }
 
+// Products with all transpositions, sizes that are no multiple of a tile and gaps between rows, with an epilogue.
 template <class H>
-void check_half(HalfKind kind, double unit, int64_t size) {
-  std::vector<uint16_t> a(size * size), b(size * size), c(size * size);
-  const auto fa = numbers<float>(size * size), fb = numbers<float>(size * size, 2);
-  for (int64_t i = 0; i < size * size; ++i) {
-    a[i] = H(fa[i]).bits;
-    b[i] = H(fb[i]).bits;
-  }
-  const auto value = [](uint16_t bits) {
-    H h;
-    h.bits = bits;
-    return double(float(h));
+void check_half(double unit, int64_t m, int64_t n, int64_t k) {
+  const auto halves = [](int64_t count, int seed) {
+    std::vector<H> out;
+    for (const float x : numbers<float>(count, seed)) out.push_back(H(x));
+    return out;
   };
-  gemm_half(kind, false, true, size, size, size, a.data(), size, b.data(), size, c.data(), size);
-  int64_t wrong = 0;
-  for (int64_t i = 0; i < size; ++i)
-    for (int64_t j = 0; j < size; ++j) {
-      double sum = 0;
-      for (int64_t l = 0; l < size; ++l) sum += value(a[i * size + l]) * value(b[j * size + l]);
-      if (std::abs(sum - value(c[i * size + j])) > unit * std::max(1.0, std::abs(sum))) ++wrong;
-    }
-  CHECK(wrong == 0);
+  const int64_t gap = 3;
+  for (int trans = 0; trans < 4; ++trans) {
+    const bool trans_a = trans & 1, trans_b = trans & 2;
+    const int64_t lda = (trans_a ? m : k) + gap, ldb = (trans_b ? k : n) + gap, ldc = n + gap;
+    const std::vector<H> a = halves((trans_a ? k : m) * lda, 1), b = halves((trans_b ? n : k) * ldb, 2);
+    const std::vector<float> bias = numbers<float>(n, 3);
+    std::vector<H> c(size_t(m * ldc), H(7.f));
+    gemm_half(trans_a, trans_b, m, n, k, a.data(), lda, b.data(), ldb, c.data(), ldc, {bias.data(), true});
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < ldc; ++j) {
+        double sum = 7, size = 0;
+        if (j < n) {
+          sum = double(bias[size_t(j)]);
+          for (int64_t l = 0; l < k; ++l) {
+            const double product = double(float(a[size_t(trans_a ? l * lda + i : i * lda + l)])) *
+                                   double(float(b[size_t(trans_b ? j * ldb + l : l * ldb + j)]));
+            sum += product, size += std::abs(product);
+          }
+          sum = std::max(sum, 0.0);
+        }
+        const double got = double(float(c[size_t(i * ldc + j)]));
+        if (std::abs(sum - got) > unit * std::max(std::abs(sum), 1e-4 * size)) ++wrong;
+      }
+    INFO("m " << m << ", n " << n << ", k " << k << ", trans_a " << trans_a << ", trans_b " << trans_b);
+    CHECK(wrong == 0);
+  }
 }
 
+const int64_t kHalfSizes[][3] = {{1, 1, 1},      {1, 5, 3},       {20, 20, 20},   {16, 16, 32},
+                                 {17, 33, 31},   {128, 128, 128}, {1, 100, 64},   {100, 2, 65},
+                                 {33, 700, 520}, {700, 33, 260},  {40, 40, 2100}, {2100, 20, 40}};
+
 TEST_CASE("16-bit products are accumulated in float32") {
-  check_half<pg::Half>(HalfKind::kFloat16, 1e-3, 20);
-  check_half<pg::BFloat16>(HalfKind::kBFloat16, 8e-3, 20);
-  check_half<pg::BFloat16>(HalfKind::kBFloat16, 8e-3, 128);
+  for (const auto& s : kHalfSizes) check_half<pg::Half>(1e-3, s[0], s[1], s[2]);
+  const Bf16Unit usual = bf16_unit();
+  for (const Bf16Unit unit : {Bf16Unit::kNone, Bf16Unit::kPairs, Bf16Unit::kTiles}) {
+    if (!use_bf16_unit(unit)) continue;
+    CAPTURE(int(unit));
+    for (const auto& s : kHalfSizes) check_half<pg::BFloat16>(8e-3, s[0], s[1], s[2]);
+  }
+  use_bf16_unit(usual);
+}
+
+TEST_CASE("bfloat16 products add to float32 sums") {
+  if (!multiplies_bf16()) return;
+  const std::vector<pg::BFloat16> ones(70 * 70, pg::BFloat16(1.f));
+  std::vector<float> c(70 * 70, 5.f);
+  gemm_bf16<float>(false, true, 70, 70, 70, ones.data(), 70, ones.data(), 70, {c.data(), 70, true});
+  CHECK(std::count(c.begin(), c.end(), 75.f) == 70 * 70);
 }

@@ -139,7 +139,8 @@ void ConvLast::run(const float* x, const float* w, const void* packed, const flo
       finish(result_size(share.shape), to);
       if (splits_channels()) {
         const int64_t pixels = share.shape.n * share.shape.out_plane();
-        place_columns(pixels, share.shape.oc, to, channels_, y + share.channel);
+        for (int64_t i = 0; i < pixels; ++i)
+          std::copy_n(to + i * share.shape.oc, share.shape.oc, y + i * channels_ + share.channel);
       }
     }
   });

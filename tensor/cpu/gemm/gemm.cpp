@@ -1,13 +1,13 @@
 #include "tensor/cpu/gemm/gemm.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bitset>
 #include <type_traits>
 
+#include "tensor/cpu/gemm/bf16.h"
 #include "tensor/cpu/gemm/gemm_simd.h"
 #include "tensor/cpu/gemm/gemv_simd.h"
-#include "tensor/cpu/onednn/onednn.h"
+#include "tensor/cpu/half.h"
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/dtype.h"
@@ -192,59 +192,24 @@ void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& 
   });
 }
 
+// Rows of 16-bit floats as dense float32 rows.
 template <class H>
-void widen(const uint16_t* from, int64_t rows, int64_t cols, int64_t ld, float* to) {
+void widen(const H* from, int64_t rows, int64_t cols, int64_t ld, float* to) {
   Poller poll;
-  for (int64_t r = 0; r < rows; ++r, poll(cols))
-    for (int64_t i = 0; i < cols; ++i) {
-      H h;
-      h.bits = from[r * ld + i];
-      to[r * cols + i] = h;
-    }
+  for (int64_t r = 0; r < rows; ++r, poll(cols)) to_float(from + r * ld, to + r * cols, cols);
 }
 
 template <class H>
-void gemm_widened(const Problem& p, const uint16_t* a, const uint16_t* b, uint16_t* c) {
+void gemm_widened(const Problem& p, const H* a, const H* b, H* c, const Epilogue<float>& finish) {
   const int64_t a_rows = p.trans_a ? p.k : p.m, a_cols = p.trans_a ? p.m : p.k;
   const int64_t b_rows = p.trans_b ? p.n : p.k, b_cols = p.trans_b ? p.k : p.n;
-  const Scratch<float> wa_memory(p.m * p.k + p.k * p.n + p.m * p.n);
-  float* const wa = wa_memory;
-  float* wb = wa + p.m * p.k;
-  float* wc = wb + p.k * p.n;
-  widen<H>(a, a_rows, a_cols, p.lda, wa);
-  widen<H>(b, b_rows, b_cols, p.ldb, wb);
-  product<float>({p.trans_a, p.trans_b, p.m, p.n, p.k, a_cols, b_cols, p.n}, wa, wb, wc);
+  const Scratch<float> memory(p.m * p.k + p.k * p.n + p.m * p.n);
+  float *const wa = memory, *const wb = wa + p.m * p.k, *const wc = wb + p.k * p.n;
+  widen(a, a_rows, a_cols, p.lda, wa);
+  widen(b, b_rows, b_cols, p.ldb, wb);
+  product<float>({p.trans_a, p.trans_b, p.m, p.n, p.k, a_cols, b_cols, p.n}, wa, wb, wc, finish);
   Poller poll;
-  for (int64_t i = 0; i < p.m; ++i, poll(p.n))
-    for (int64_t j = 0; j < p.n; ++j) c[i * p.ldc + j] = H(wc[i * p.n + j]).bits;
-}
-
-// Splits the result into calls that take a fraction of a second. Their sizes depend only on the shape, because the
-// library cuts its sums depending on the size of a call. Returns false where it has no such product.
-bool multiply_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda, const uint16_t* b,
-                   int64_t ldb, uint16_t* c, int64_t ldc) {
-  const bool by_columns = trans_b && m < n;  // columns of a plain b are reordered slowly
-  const int64_t macs = m * n * k, length = by_columns ? n : m, units = (length + 15) / 16;
-  const int64_t parts = std::clamp<int64_t>(std::min(macs / (8 * kMacsPerTask), length / 64), 1, 4);
-  const int64_t calls = std::min(units, std::max(parts, macs / kOneDnnMacsPerCall));
-  std::atomic<bool> ok{true};
-  parallel_parts(calls, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      poll_kernel();
-      const int64_t first = units * i / calls * 16, count = std::min(length, units * (i + 1) / calls * 16) - first;
-      bool done;
-      if (!by_columns) {
-        done = onednn_matmul_bf16(trans_b, count, n, k, a + first * lda, lda, b, ldb, c + first * ldc, ldc);
-      } else {  // the library is slow at results that are not dense
-        const Scratch<uint16_t> part_memory(m * count);
-        uint16_t* const part = part_memory;
-        done = onednn_matmul_bf16(trans_b, m, count, k, a, lda, b + first * ldb, ldb, part, count);
-        if (done) place_columns(m, count, part, ldc, c + first);
-      }
-      if (!done) ok = false;
-    }
-  });
-  return ok;
+  for (int64_t i = 0; i < p.m; ++i, poll(p.n)) from_float(wc + i * p.n, c + i * p.ldc, p.n);
 }
 
 // Returns whether a thread reads a matrix from its end this time. A thread that reads one again and again, as a
@@ -280,29 +245,39 @@ void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w
 }  // namespace
 
 template <class T>
-void place_columns(int64_t rows, int64_t columns, const T* from, int64_t ld, T* to) {
-  for (int64_t i = 0; i < rows; ++i) std::copy_n(from + i * columns, columns, to + i * ld);
-}
-template void place_columns(int64_t, int64_t, const float*, int64_t, float*);
-template void place_columns(int64_t, int64_t, const uint16_t*, int64_t, uint16_t*);
-
-template <class T>
 void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
           T* c, int64_t ldc) {
   product<T>({trans_a, trans_b, m, n, k, lda, ldb, ldc}, a, b, c);
 }
 
-void gemm_half(HalfKind kind, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a,
-               int64_t lda, const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc) {
-  const bool brain = kind == HalfKind::kBFloat16;
-  if (brain && m * n * k >= 4 * kMacsPerTask && !trans_a && multiply_bf16(trans_b, m, n, k, a, lda, b, ldb, c, ldc))
-    return;
-  const Problem p{trans_a, trans_b, m, n, k, lda, ldb, ldc};
-  if (brain)
-    gemm_widened<BFloat16>(p, a, b, c);
-  else
-    gemm_widened<Half>(p, a, b, c);
+template <class H>
+void gemm_half(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const H* a, int64_t lda, const H* b,
+               int64_t ldb, H* c, int64_t ldc, const Epilogue<float>& finish) {
+  if constexpr (std::is_same_v<H, BFloat16>)
+    if (m * n * k > 0 && multiplies_bf16())
+      return gemm_bf16<BFloat16>(trans_a, trans_b, m, n, k, a, lda, b, ldb, {c, ldc, false, finish});
+  gemm_widened<H>({trans_a, trans_b, m, n, k, lda, ldb, ldc}, a, b, c, finish);
 }
+template void gemm_half(bool, bool, int64_t, int64_t, int64_t, const Half*, int64_t, const Half*, int64_t, Half*,
+                        int64_t, const Epilogue<float>&);
+template void gemm_half(bool, bool, int64_t, int64_t, int64_t, const BFloat16*, int64_t, const BFloat16*, int64_t,
+                        BFloat16*, int64_t, const Epilogue<float>&);
+
+template <class H>
+void gemm_half_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
+                       const H* a, int64_t lda, const H* b, int64_t ldb, H* c, int64_t ldc) {
+  const int64_t macs = std::max<int64_t>(1, m * n * k);
+  const auto work = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      gemm_half(trans_a, trans_b, m, n, k, a + i * s.a, lda, b + i * s.b, ldb, c + i * s.c, ldc);
+  };
+  if (count < num_threads()) return work(0, count);  // each product has the threads
+  parallel_for(count, std::max<int64_t>(1, 2 * kMacsPerTask / macs), work);
+}
+template void gemm_half_batched(int64_t, BatchStrides, bool, bool, int64_t, int64_t, int64_t, const Half*, int64_t,
+                                const Half*, int64_t, Half*, int64_t);
+template void gemm_half_batched(int64_t, BatchStrides, bool, bool, int64_t, int64_t, int64_t, const BFloat16*, int64_t,
+                                const BFloat16*, int64_t, BFloat16*, int64_t);
 
 template <class T>
 void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,

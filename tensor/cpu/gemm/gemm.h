@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 
+#include "tensor/cpu/gemm/gemm_simd.h"
+
 namespace pg::cpu {
 
 // c[m, n] = op(a)[m, k] * op(b)[k, n]; op transposes if trans_a or trans_b. lda, ldb and ldc are distances between
@@ -11,10 +13,10 @@ template <class T>
 void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
           T* c, int64_t ldc);
 
-// The same for 16-bit floats: sums are accumulated in float32 and rounded once.
-enum class HalfKind { kFloat16, kBFloat16 };
-void gemm_half(HalfKind kind, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a,
-               int64_t lda, const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc);
+// The same for Half or BFloat16, with an epilogue: sums are accumulated in float32 and rounded once.
+template <class H>
+void gemm_half(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const H* a, int64_t lda, const H* b,
+               int64_t ldb, H* c, int64_t ldc, const Epilogue<float>& finish = {});
 
 // Distances between the matrices of a batch, in elements. 0 reuses one matrix of a or b for the whole batch.
 struct BatchStrides {
@@ -23,6 +25,10 @@ struct BatchStrides {
 template <class T>
 void gemm_batched(int64_t count, BatchStrides strides, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
                   const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc);
+
+template <class H>
+void gemm_half_batched(int64_t count, BatchStrides strides, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
+                       const H* a, int64_t lda, const H* b, int64_t ldb, H* c, int64_t ldc);
 
 // y[m, n] = x[m, k] * w[n, k]^T + bias[n], followed by relu if `relu`. bias may be null. `packed`: w as pack_right
 // packs it, or null; only where right_packs is true.
@@ -35,9 +41,5 @@ void gemm_packed(int64_t m, int64_t n, int64_t k, const float* a, const float* b
 
 // Whether linear<float> (trans_b) or gemm_packed is faster with a packed right side.
 bool right_packs(bool trans_b, int64_t m, int64_t n, int64_t k);
-
-// Copies a dense matrix of `columns` columns to rows that are `ld` elements apart.
-template <class T>
-void place_columns(int64_t rows, int64_t columns, const T* from, int64_t ld, T* to);
 
 }  // namespace pg::cpu

@@ -9,6 +9,7 @@
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/gemm/integers_simd.h"
 #include "tensor/cpu/gemm/prepared.h"
+#include "tensor/cpu/half.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
@@ -138,11 +139,7 @@ void multiply(int64_t count, cpu::BatchStrides s, const Product& p, const T* a, 
   if constexpr (std::is_floating_point_v<T>) {
     cpu::gemm_batched(count, s, p.a.transposed, p.b.transposed, p.m, p.n, p.k, a, p.a.ld, b, p.b.ld, c, p.n);
   } else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-    const auto kind = std::is_same_v<T, Half> ? cpu::HalfKind::kFloat16 : cpu::HalfKind::kBFloat16;
-    for (int64_t i = 0; i < count; ++i)
-      cpu::gemm_half(
-          kind, p.a.transposed, p.b.transposed, p.m, p.n, p.k, reinterpret_cast<const uint16_t*>(a + i * s.a), p.a.ld,
-          reinterpret_cast<const uint16_t*>(b + i * s.b), p.b.ld, reinterpret_cast<uint16_t*>(c + i * s.c), p.n);
+    cpu::gemm_half_batched(count, s, p.a.transposed, p.b.transposed, p.m, p.n, p.k, a, p.a.ld, b, p.b.ld, c, p.n);
   } else {
     multiply_integers(count, s, p, a, b, c);
   }
@@ -188,11 +185,10 @@ void matmul(const KernelArgs& args) {
 
 template <class H>
 void linear_half(int64_t m, int64_t n, int64_t k, const H* x, const H* w, const H* bias, bool relu, H* y) {
-  cpu::WorkVector<float> wide(size_t(m * n));
-  cpu::WorkVector<float> fx(x, x + m * k), fw(w, w + n * k), fb;
-  if (bias) fb.assign(bias, bias + n);
-  cpu::linear<float>(m, n, k, fx.data(), fw.data(), bias ? fb.data() : nullptr, relu, wide.data());
-  for (size_t i = 0; i < wide.size(); ++i) y[i] = H(wide[i]);
+  const cpu::Scratch<float> wide(bias ? n : 0);
+  if (bias) cpu::to_float(bias, wide, n);
+  const int64_t ld = std::max<int64_t>(k, 1);
+  cpu::gemm_half(false, true, m, n, k, x, ld, w, ld, y, n, {wide.get(), relu});
 }
 
 void product_with_bias(const KernelArgs& args, bool relu) {

@@ -17,11 +17,6 @@ struct ConvShape;
 // The most work for one call, because a call cannot be interrupted: about a tenth of a second on one core.
 inline constexpr int64_t kOneDnnMacsPerCall = int64_t(1) << 32;
 
-// Row-major c[m, n] = a * op(b) for bfloat16 operands and result, accumulated in float32; op transposes if asked. By a
-// primitive that is cached by shape.
-bool onednn_matmul_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda,
-                        const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc);
-
 // Convolutions of `images` images; s.n is not used. Arguments and results have plain layouts. The library chooses its
 // own layouts, and reorders are part of the call. Returns false, with nothing written, where the library has no
 // implementation.

@@ -64,10 +64,6 @@ dnnl::convolution_backward_weights::primitive_desc conv_weights_desc(
       user_scratchpad()};
 }
 static void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.f, 0.f); }
-dnnl::matmul::primitive_desc matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& c,
-                                         const dnnl::primitive_attr& attr) {
-  return {engine(), a, b, c, attr};
-}
 #else
 dnnl::convolution_forward::primitive_desc conv_forward_desc(const memory::desc& x, const memory::desc& w,
                                                             const memory::desc& b, const memory::desc& y,
@@ -91,10 +87,6 @@ dnnl::convolution_backward_weights::primitive_desc conv_weights_desc(
           user_scratchpad(), engine(), hint};
 }
 static void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(1.f, dnnl::algorithm::eltwise_relu, 0.f, 0.f); }
-dnnl::matmul::primitive_desc matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& c,
-                                         const dnnl::primitive_attr& attr) {
-  return {dnnl::matmul::desc(a, b, c), attr, engine()};
-}
 #endif
 
 dnnl::primitive_attr with_relu(dnnl::primitive_attr attr) {

@@ -58,8 +58,6 @@ struct ConvDims {
 };
 
 // Hide the differences between oneDNN 2.x (operation descriptors) and 3.x (arguments of the primitive descriptor).
-dnnl::matmul::primitive_desc matmul_desc(const memory::desc& a, const memory::desc& b, const memory::desc& c,
-                                         const dnnl::primitive_attr& attr);
 dnnl::convolution_forward::primitive_desc conv_forward_desc(const memory::desc& x, const memory::desc& w,
                                                             const memory::desc& b, const memory::desc& y,
                                                             const ConvDims& d, const dnnl::primitive_attr& attr);

@@ -16,60 +16,6 @@ using namespace onednn;  // internal to the adapter
 
 constexpr size_t kCacheEntries = 128;
 
-struct MatmulKey {
-  int64_t m, n, k, lda, ldb, ldc, trans_b;
-};
-
-struct PreparedMatmul {
-  dnnl::matmul primitive;
-  memory a, b, c;
-  size_t scratchpad_bytes;
-  memory::desc scratchpad;
-};
-
-std::optional<PreparedMatmul> make_matmul(const MatmulKey& q) {
-  check_room();
-  try {
-    constexpr Type type = Type::bf16;
-    const memory::desc a({q.m, q.k}, type, memory::dims{q.lda, 1});
-    const memory::desc b({q.k, q.n}, type, q.trans_b ? memory::dims{1, q.ldb} : memory::dims{q.ldb, 1});
-    const memory::desc c({q.m, q.n}, type, memory::dims{q.ldc, 1});
-    const auto pd = usable(matmul_desc(a, b, c, user_scratchpad()));
-    const memory::desc pad = pd.scratchpad_desc();
-    return PreparedMatmul{dnnl::matmul(pd),
-                          memory(a, engine(), nullptr),
-                          memory(b, engine(), nullptr),
-                          memory(c, engine(), nullptr),
-                          pad.get_size(),
-                          pad};
-  } catch (const dnnl::error&) {
-    return std::nullopt;
-  }
-}
-
-bool run_matmul(const MatmulKey& key, const void* a, const void* b, void* c) try {
-  auto& cache = per_thread<MatmulKey, LruCache<MatmulKey, std::optional<PreparedMatmul>>>(kCacheEntries);
-  const SingleThread single;
-  auto& entry = cache.get(key, [&] { return make_matmul(key); });
-  if (!entry) return false;
-  entry->a.set_data_handle(const_cast<void*>(a));
-  entry->b.set_data_handle(const_cast<void*>(b));
-  entry->c.set_data_handle(c);
-  const ScratchBytes work(Bytes(entry->scratchpad_bytes));
-  const memory pad(entry->scratchpad, engine(), work.get());
-  entry->primitive.execute(
-      stream(),
-      {{DNNL_ARG_SRC, entry->a}, {DNNL_ARG_WEIGHTS, entry->b}, {DNNL_ARG_DST, entry->c}, {DNNL_ARG_SCRATCHPAD, pad}});
-  return true;
-} catch (const NoRoom&) {
-  return false;
-}
-
-bool bfloat16_products() {
-  engine();  // sets the limit that the next line reads
-  return static_cast<int>(dnnl::get_effective_cpu_isa()) >= static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
-}
-
 enum class ConvKind : int64_t { kForward, kBackwardData, kBackwardWeights };
 
 struct ConvKey {
@@ -189,12 +135,6 @@ ConvKey conv_key(const ConvShape& s, int64_t images, ConvKind kind, bool bias, b
 }
 
 }  // namespace
-
-bool onednn_matmul_bf16(bool trans_b, int64_t m, int64_t n, int64_t k, const uint16_t* a, int64_t lda,
-                        const uint16_t* b, int64_t ldb, uint16_t* c, int64_t ldc) {
-  if (isa() < Isa::kAvx512 || !available() || !bfloat16_products()) return false;
-  return run_matmul({m, n, k, lda, ldb, ldc, trans_b}, a, b, c);
-}
 
 bool onednn_conv_forward(const ConvShape& s, int64_t images, const float* x, const float* w, const float* bias,
                          bool relu, float* y) {

@@ -155,7 +155,7 @@ int lanes() {
   static const int lanes = [] {
     if (!switched_on("PERIGEE_NATIVE", true)) return 0;
     const int64_t vector = chain_block() / kBlockVectors;
-    if (vector == 16 && isa() == Isa::kAvx512) return 16;
+    if (vector == 16 && isa() >= Isa::kAvx512) return 16;
     return vector == 8 && isa() >= Isa::kAvx2 ? 8 : 0;
   }();
   return lanes;
