@@ -23,4 +23,7 @@ inline void from_float(const float* from, BFloat16* to, int64_t n) {
 // once.
 void run_widened(const KernelArgs& args, KernelFn kernel);
 
+// The same for one input only.
+void run_widened_input(const KernelArgs& args, size_t input, KernelFn kernel);
+
 }  // namespace pg::cpu

@@ -6,8 +6,9 @@
 
 #include "tensor/cpu/attention/attention_simd.h"
 #include "tensor/cpu/fill/dropout.h"
-#include "tensor/cpu/gemm/gemm.h"
+#include "tensor/cpu/gemm/bf16.h"
 #include "tensor/cpu/gemm/gemm_simd.h"
+#include "tensor/cpu/half.h"
 #include "tensor/cpu/scratch.h"
 
 namespace pg::cpu {
@@ -34,59 +35,129 @@ void apply_mask(const Mask& mask, int64_t query, int64_t key, int64_t n, T* scor
 }
 
 // How many of n keys from `key` on a query may see.
-template <class T>
-int64_t visible(const Head<T>& h, int64_t query, int64_t key, int64_t n) {
+template <class E>
+int64_t visible(const Head<E>& h, int64_t query, int64_t key, int64_t n) {
   return h.causal ? std::clamp<int64_t>(query - key + 1, 0, n) : n;
 }
 
 // Drops weights of a query, or gradients of dropped weights.
-template <class T>
-void drop_weights(const Head<T>& h, int64_t query, int64_t key, int64_t n, T* row) {
+template <class E>
+void drop_weights(const Head<E>& h, int64_t query, int64_t key, int64_t n, SumOf<E>* row) {
   if (h.drops.share > 0) drop(h.drops.key, h.drops.share, h.drops.first + query * h.keys + key, n, row);
 }
 
-// Copies queries times the scale, as dense rows.
-template <class T>
-void scale_queries(const Head<T>& h, int64_t first, int64_t count, T* to) {
-  const auto loops = attention_loops(T());
-  for (int64_t i = 0; i < count; ++i) loops.scale(to + i * h.width, h.query.row(first + i), h.width, h.scale);
+// c = or += op(a) op(b), with dense rows of c. Sizes may be 0.
+template <class E>
+void multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const Matrix<E>& a, const Matrix<E>& b,
+              SumOf<E>* c, bool adds) {
+  if (k == 0 && !adds) std::fill_n(c, m * n, SumOf<E>(0));
+  if (m * n * k == 0) return;
+  if constexpr (std::is_same_v<E, BFloat16>)
+    gemm_bf16<float>(trans_a, trans_b, m, n, k, a.data, a.stride, b.data, b.stride, {c, n, adds});
+  else
+    gemm_simd(trans_a, trans_b, m, n, k, a.data, a.stride, b.data, b.stride, c, n, adds);
 }
 
-// gemm_simd for sizes that may be 0.
-template <class T>
-void multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b,
-              int64_t ldb, T* c, bool adds) {
-  if (k == 0 && !adds) std::fill_n(c, m * n, T(0));
-  if (m * n * k > 0) gemm_simd(trans_a, trans_b, m, n, k, a, lda, b, ldb, c, n, adds);
-}
+// Queries times the scale, as dense rows. Those of bfloat16 stay as they are, and their products are scaled.
+template <class E>
+class ScaledQueries {
+ public:
+  ScaledQueries(const Head<E>& h, int64_t first, int64_t count)
+      : memory_(kScalesProducts ? 0 : count * h.width), rows_{h.query.row(first), h.query.stride} {
+    if constexpr (!kScalesProducts) {
+      const auto loops = attention_loops(E());
+      E* const to = memory_;
+      for (int64_t i = 0; i < count; ++i) loops.scale(to + i * h.width, h.query.row(first + i), h.width, h.scale);
+      rows_ = {to, h.width};
+    }
+  }
+  static constexpr bool kScalesProducts = std::is_same_v<E, BFloat16>;
+  Matrix<E> from(int64_t i) const { return {rows_.row(i), rows_.stride}; }
+
+ private:
+  Scratch<E> memory_;
+  Matrix<E> rows_;
+};
+
+// Dense rows of sums as operands of a product: rounded into memory of `count` elements, if they must be.
+template <class E>
+class Operands {
+ public:
+  explicit Operands(int64_t count) : memory_(kRounds ? count : 0) {}
+  Matrix<E> of(const SumOf<E>* sums, int64_t rows, int64_t columns) {
+    if constexpr (kRounds) {
+      E* const to = memory_;
+      from_float(sums, to, rows * columns);
+      return {to, columns};
+    } else {
+      return {sums, columns};
+    }
+  }
+
+ private:
+  static constexpr bool kRounds = !std::is_same_v<E, SumOf<E>>;
+  Scratch<E> memory_;
+};
+
+// Sums of a block of gradients: in the result itself, which is cleared, or in memory of their own until they are
+// stored.
+template <class E>
+class Sums {
+ public:
+  using T = SumOf<E>;
+  Sums(int64_t count, E* result) : memory_(kRounds ? count : 0), count_(count), result_(result) {
+    std::fill_n(data(), count, T(0));
+  }
+  T* data() {
+    if constexpr (kRounds)
+      return memory_;
+    else
+      return result_;
+  }
+  void store(T factor) {
+    if constexpr (kRounds) {
+      attention_loops(T()).scale(data(), data(), count_, factor);
+      from_float(data(), result_, count_);
+    }
+  }
+
+ private:
+  static constexpr bool kRounds = !std::is_same_v<E, T>;
+  Scratch<T> memory_;
+  int64_t count_;
+  E* result_;
+};
 
 }  // namespace
 
-template <class T>
-void attend(const Head<T>& h, int64_t first, int64_t count, T* out, const Normalizers<T>& normalizers) {
+template <class E>
+void attend(const Head<E>& h, int64_t first, int64_t count, SumOf<E>* out, const Normalizers<SumOf<E>>& normalizers) {
+  using T = SumOf<E>;
   const auto loops = attention_loops(T());
-  const Scratch<T> scaled_memory(count * (h.width + kStepKeys + h.value_width));
-  T* const scaled = scaled_memory;
-  T *scores = scaled + count * h.width, *part = scores + count * kStepKeys;
+  const Scratch<T> scores_memory(count * (kStepKeys + h.value_width));
+  T *const scores = scores_memory, *const part = scores + count * kStepKeys;
   RunningSum<T> rows[kQueryBlock];
   T factors[kQueryBlock];
   std::fill_n(rows, count, RunningSum<T>{-kInfinity<T>, 0});
   std::fill_n(out, count * h.value_width, T(0));
-  scale_queries(h, first, count, scaled);
+  const ScaledQueries<E> queries(h, first, count);
+  Operands<E> weights(count * kStepKeys);
   const int64_t end = h.causal ? std::min(h.keys, first + count) : h.keys;
   for (int64_t key = 0; key < end; key += kStepKeys) {
     const int64_t n = std::min(kStepKeys, end - key);
-    gemm<T>(false, true, count, n, h.width, scaled, h.width, h.key.row(key), h.key.stride, scores, n);
+    multiply<E>(false, true, count, n, h.width, queries.from(0), {h.key.row(key), h.key.stride}, scores, false);
     for (int64_t i = 0; i < count; ++i) {
       T* row = scores + i * n;
       const int64_t seen = visible(h, first + i, key, n);
+      if (queries.kScalesProducts) loops.scale(row, row, seen, h.scale);
       apply_mask(h.mask, first + i, key, seen, row);
       factors[i] = loops.weigh(row, seen, h.mask.data != nullptr, rows[i]);
       drop_weights(h, first + i, key, seen, row);
       std::fill(row + seen, row + n, T(0));
     }
     T* sums = key == 0 ? out : part;
-    gemm<T>(false, false, count, h.value_width, n, scores, n, h.value.row(key), h.value.stride, sums, h.value_width);
+    multiply<E>(false, false, count, h.value_width, n, weights.of(scores, count, n), {h.value.row(key), h.value.stride},
+                sums, false);
     for (int64_t i = 0; key > 0 && i < count; ++i)
       loops.merge(out + i * h.value_width, part + i * h.value_width, h.value_width, factors[i]);
   }
@@ -99,26 +170,29 @@ void attend(const Head<T>& h, int64_t first, int64_t count, T* out, const Normal
   }
 }
 
-template <class T>
-void attend_backward(const Head<T>& h, const Matrix<T>& dy, const Normalizers<const T>& normalizers, const T* delta,
-                     int64_t first, int64_t end, T* dq, T* dk, T* dv) {
+template <class E>
+void attend_backward(const Head<E>& h, const Matrix<E>& dy, const Normalizers<const SumOf<E>>& normalizers,
+                     const SumOf<E>* delta, int64_t first, int64_t end, SumOf<E>* dq, E* dk, E* dv) {
+  using T = SumOf<E>;
   const auto loops = attention_loops(T());
-  const Scratch<T> scaled_memory(h.queries * h.width + 2 * kQueryBlock * kKeyBlock);
-  T* const scaled = scaled_memory;
-  T *weights = scaled + h.queries * h.width, *grads = weights + kQueryBlock * kKeyBlock;
-  scale_queries(h, 0, h.queries, scaled);
+  const ScaledQueries<E> queries(h, 0, h.queries);
+  const Scratch<T> scores_memory(2 * kQueryBlock * kKeyBlock);
+  T *const weights = scores_memory, *const grads = weights + kQueryBlock * kKeyBlock;
+  Operands<E> weight_operands(kQueryBlock * kKeyBlock), grad_operands(kQueryBlock * kKeyBlock);
   for (int64_t key = first; key < end; key += kKeyBlock) {
     const int64_t n = std::min(kKeyBlock, end - key);
-    const Matrix<T> keys{h.key.row(key), h.key.stride}, values{h.value.row(key), h.value.stride};
-    T *dk_rows = dk + (key - first) * h.width, *dv_rows = dv + (key - first) * h.value_width;
+    const Matrix<E> keys{h.key.row(key), h.key.stride}, values{h.value.row(key), h.value.stride};
+    Sums<E> dk_sums(n * h.width, dk + (key - first) * h.width);
+    Sums<E> dv_sums(n * h.value_width, dv + (key - first) * h.value_width);
     for (int64_t q = h.causal ? key / kQueryBlock * kQueryBlock : 0; q < h.queries; q += kQueryBlock) {
       const int64_t count = std::min(kQueryBlock, h.queries - q);
-      const T* queries = scaled + q * h.width;
-      multiply(false, true, count, n, h.width, queries, h.width, keys.data, keys.stride, weights, false);
-      multiply(false, true, count, n, h.value_width, dy.row(q), dy.stride, values.data, values.stride, grads, false);
+      const Matrix<E> rows = queries.from(q), dy_rows{dy.row(q), dy.stride};
+      multiply<E>(false, true, count, n, h.width, rows, keys, weights, false);
+      multiply<E>(false, true, count, n, h.value_width, dy_rows, values, grads, false);
       for (int64_t i = 0; i < count; ++i) {
         T *p = weights + i * n, *g = grads + i * n;
         const int64_t seen = visible(h, q + i, key, n);
+        if (queries.kScalesProducts) loops.scale(p, p, seen, h.scale);
         apply_mask(h.mask, q + i, key, seen, p);
         loops.weights(p, seen, normalizers.top[q + i], normalizers.log_sum[q + i]);
         drop_weights(h, q + i, key, seen, g);
@@ -127,19 +201,23 @@ void attend_backward(const Head<T>& h, const Matrix<T>& dy, const Normalizers<co
         std::fill(p + seen, p + n, T(0));
         std::fill(g + seen, g + n, T(0));
       }
-      multiply(true, false, n, h.value_width, count, weights, n, dy.row(q), dy.stride, dv_rows, true);
-      multiply(true, false, n, h.width, count, grads, n, queries, h.width, dk_rows, true);
-      multiply(false, false, count, h.width, n, grads, n, keys.data, keys.stride, dq + q * h.width, true);
+      const Matrix<E> p = weight_operands.of(weights, count, n), g = grad_operands.of(grads, count, n);
+      multiply<E>(true, false, n, h.value_width, count, p, dy_rows, dv_sums.data(), true);
+      multiply<E>(true, false, n, h.width, count, g, rows, dk_sums.data(), true);
+      multiply<E>(false, false, count, h.width, n, g, keys, dq + q * h.width, true);
     }
+    dv_sums.store(1);
+    dk_sums.store(h.scale);
   }
 }
 
-#define PG_ATTENTION(T)                                                                                              \
-  template void attend<T>(const Head<T>&, int64_t, int64_t, T*, const Normalizers<T>&);                              \
-  template void attend_backward<T>(const Head<T>&, const Matrix<T>&, const Normalizers<const T>&, const T*, int64_t, \
-                                   int64_t, T*, T*, T*);
+#define PG_ATTENTION(E)                                                                                  \
+  template void attend<E>(const Head<E>&, int64_t, int64_t, SumOf<E>*, const Normalizers<SumOf<E>>&);    \
+  template void attend_backward<E>(const Head<E>&, const Matrix<E>&, const Normalizers<const SumOf<E>>&, \
+                                   const SumOf<E>*, int64_t, int64_t, SumOf<E>*, E*, E*);
 PG_ATTENTION(float)
 PG_ATTENTION(double)
+PG_ATTENTION(BFloat16)
 #undef PG_ATTENTION
 
 }  // namespace pg::cpu

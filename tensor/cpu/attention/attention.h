@@ -2,7 +2,9 @@
 // block of keys at a time. Dao, FlashAttention-2, 2023.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
+#include "tensor/dtype.h"
 #include "tensor/random.h"
 
 namespace pg::cpu {
@@ -29,13 +31,17 @@ struct Drops {
   int64_t first = 0;
 };
 
-template <class T>
+// The type of scores and sums for operands of type E: float, double, or BFloat16 where multiplies_bf16().
+template <class E>
+using SumOf = std::conditional_t<std::is_same_v<E, BFloat16>, float, E>;
+
+template <class E>
 struct Head {
   int64_t queries, keys, width, value_width;
-  Matrix<T> query, key, value;
-  Mask mask;
-  bool causal;  // query i sees keys 0 to i
-  T scale;      // of the products
+  Matrix<E> query, key, value;
+  Mask mask;       // of SumOf<E>
+  bool causal;     // query i sees keys 0 to i
+  SumOf<E> scale;  // of the products
   Drops drops;
 };
 
@@ -50,14 +56,14 @@ struct Normalizers {
 };
 
 // Writes dropped(softmax(scale query key^T + mask)) value, `count` <= kQueryBlock dense rows from query `first` on, and
-// their normalizers. A row that the mask hides is 0.
-template <class T>
-void attend(const Head<T>& head, int64_t first, int64_t count, T* out, const Normalizers<T>& normalizers);
+// their normalizers. A row that the mask hides is 0. Weights of BFloat16 operands are rounded to it.
+template <class E>
+void attend(const Head<E>& head, int64_t first, int64_t count, SumOf<E>* out, const Normalizers<SumOf<E>>& normalizers);
 
-// Adds to the gradients dq of all queries, and dk and dv of keys [first, end), which are dense. `delta` is sum(dy out)
-// of each query, less the cotangent of log_sum.
-template <class T>
-void attend_backward(const Head<T>& head, const Matrix<T>& dy, const Normalizers<const T>& normalizers, const T* delta,
-                     int64_t first, int64_t end, T* dq, T* dk, T* dv);
+// Writes the gradients dk and dv of keys [first, end), which are dense, and adds dq / scale of all queries to `dq`.
+// `delta` is sum(dy out) of each query, less the cotangent of log_sum.
+template <class E>
+void attend_backward(const Head<E>& head, const Matrix<E>& dy, const Normalizers<const SumOf<E>>& normalizers,
+                     const SumOf<E>* delta, int64_t first, int64_t end, SumOf<E>* dq, E* dk, E* dv);
 
 }  // namespace pg::cpu

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <memory>
+#include <type_traits>
 
 #include "tensor/cpu/attention/attention.h"
+#include "tensor/cpu/gemm/bf16.h"
 #include "tensor/cpu/half.h"
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/register.h"
@@ -100,13 +102,13 @@ Dims without_last(const Dims& shape, int count) {
 }
 
 // The heads of a call with query, key and value as inputs 1 to 3.
-template <class T>
+template <class E>
 struct Heads {
   Dims batch;
-  Matrices<T> query, key, value;
+  Matrices<E> query, key, value;
   Masks mask;
   bool causal;
-  T scale;
+  cpu::SumOf<E> scale;
   cpu::Drops drops;
 
   Heads(const KernelArgs& a, const View& mask_view)
@@ -116,10 +118,10 @@ struct Heads {
         value(a.in[2], batch),
         mask(mask_view, batch, query.rows(), key.rows()),
         causal(a.attr<bool>("is_causal")),
-        scale(T(a.attr<double>("scale"))),
+        scale(cpu::SumOf<E>(a.attr<double>("scale"))),
         drops{a.attr<double>("dropout_p"), a.attr<RandomKey>("generator")} {}
   int64_t count() const { return numel(batch); }
-  Head<T> at(int64_t index) const {
+  Head<E> at(int64_t index) const {
     const int64_t weights = query.rows() * key.rows();
     return {query.rows(),
             key.rows(),
@@ -136,10 +138,12 @@ struct Heads {
   int64_t macs() const { return query.rows() * key.rows() * (query.columns() + value.columns()); }  // of a head
 };
 
-template <class T>
+template <class E>
 void attention_forward(const KernelArgs& a) {
-  const Heads<T> heads(a, a.in[3]);
-  T *out = a.out[0].as<T>(), *top = a.out[1].as<T>(), *log_sum = a.out[2].as<T>();
+  using T = cpu::SumOf<E>;
+  const Heads<E> heads(a, a.in[3]);
+  E* const out = a.out[0].as<E>();
+  T *const top = a.out[1].as<T>(), *const log_sum = a.out[2].as<T>();
   const int64_t queries = heads.query.rows(), width = heads.value.columns();
   const int64_t blocks = (queries + cpu::kQueryBlock - 1) / cpu::kQueryBlock;
   const int64_t grain = std::max<int64_t>(1, kMacsPerTask * blocks / std::max<int64_t>(heads.macs(), 1));
@@ -147,67 +151,81 @@ void attention_forward(const KernelArgs& a) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t head = i / blocks, first = i % blocks * cpu::kQueryBlock;
       const int64_t at = head * queries + first, count = std::min(cpu::kQueryBlock, queries - first);
-      cpu::attend(heads.at(head), first, count, out + at * width, cpu::Normalizers<T>{top + at, log_sum + at});
+      const cpu::Normalizers<T> normalizers{top + at, log_sum + at};
+      if constexpr (std::is_same_v<E, T>) {
+        cpu::attend(heads.at(head), first, count, out + at * width, normalizers);
+      } else {
+        const cpu::Scratch<T> rows(count * width);
+        cpu::attend(heads.at(head), first, count, rows.get(), normalizers);
+        cpu::from_float(rows.get(), out + at * width, count * width);
+      }
     }
   });
 }
 
-// dq = scale times the sum of the shares of a head, each dense and `size` elements long. The first one is in dq.
-template <class T>
-void sum_shares(int64_t size, int64_t shares, const T* further, T scale, T* dq) {
+// dq = scale times the sum of the shares of a head, each dense and `size` elements long: `first`, which may be dq, and
+// the further ones.
+template <class T, class E>
+void sum_shares(int64_t size, int64_t shares, const T* first, const T* further, T scale, E* dq) {
   for (int64_t i = 0; i < size; ++i) {
-    T sum = dq[i];
+    T sum = first[i];
     for (int64_t s = 1; s < shares; ++s) sum += further[(s - 1) * size + i];
-    dq[i] = sum * scale;
+    dq[i] = E(sum * scale);
   }
 }
 
-template <class T>
+template <class E>
 void attention_backward(const KernelArgs& a) {
-  const Heads<T> heads(a, a.in[7]);
+  using T = cpu::SumOf<E>;
+  const Heads<E> heads(a, a.in[7]);
   const Elements<T> top(a.in[3]), log_sum(a.in[4]), delta(a.in[5]);
-  const Matrices<T> dy(a.in[6], heads.batch);
+  const Matrices<E> dy(a.in[6], heads.batch);
   const int64_t queries = heads.query.rows(), keys = heads.key.rows();
   const int64_t width = heads.query.columns(), value_width = heads.value.columns();
-  T* grads[3];
-  for (int i = 0; i < 3; ++i) {
-    grads[i] = a.out[i].as<T>();
-    cpu::zero_bytes(grads[i], a.out[i].numel() * int64_t(sizeof(T)));
-  }
+  E *const dq = a.out[0].as<E>(), *const dk = a.out[1].as<E>(), *const dv = a.out[2].as<E>();
   const int64_t blocks = std::max<int64_t>(1, (keys + cpu::kKeyBlock - 1) / cpu::kKeyBlock);
   const int64_t shares = std::clamp<int64_t>(kShares / std::max<int64_t>(heads.count(), 1), 1, blocks);
   const int64_t size = queries * width;
+  // The first share of a head is in the result if that holds sums.
+  cpu::WorkVector<T> first_memory(std::is_same_v<E, T> ? 0 : size_t(heads.count() * size));
   cpu::WorkVector<T> further(size_t(heads.count() * (shares - 1) * size), T(0));
+  T* firsts = first_memory.data();
+  if constexpr (std::is_same_v<E, T>) firsts = dq;
+  std::fill_n(firsts, heads.count() * size, T(0));
   const int64_t grain = std::max<int64_t>(1, kMacsPerTask * shares / std::max<int64_t>(3 * heads.macs(), 1));
   parallel_for(heads.count() * shares, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t head = i / shares, share = i % shares;
       const int64_t first = blocks * share / shares * cpu::kKeyBlock;
       const int64_t last = std::min(keys, blocks * (share + 1) / shares * cpu::kKeyBlock);
-      T* dq = share == 0 ? grads[0] + head * size : further.data() + (head * (shares - 1) + share - 1) * size;
+      T* const share_dq = share == 0 ? firsts + head * size : further.data() + (head * (shares - 1) + share - 1) * size;
       const cpu::Normalizers<const T> normalizers{top.data() + head * queries, log_sum.data() + head * queries};
-      cpu::attend_backward(heads.at(head), dy.at(head), normalizers, delta.data() + head * queries, first, last, dq,
-                           grads[1] + (head * keys + first) * width, grads[2] + (head * keys + first) * value_width);
+      cpu::attend_backward(heads.at(head), dy.at(head), normalizers, delta.data() + head * queries, first, last,
+                           share_dq, dk + (head * keys + first) * width, dv + (head * keys + first) * value_width);
     }
   });
   parallel_for(heads.count(), kMacsPerTask / std::max<int64_t>(size * shares, 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t h = begin; h < end; ++h)
-      sum_shares(size, shares, further.data() + h * (shares - 1) * size, heads.scale, grads[0] + h * size);
+      sum_shares(size, shares, firsts + h * size, further.data() + h * (shares - 1) * size, heads.scale, dq + h * size);
   });
+}
+
+// Calls the instance for the operands. Halves that the CPU does not multiply are widened, and so are masks of halves.
+template <KernelFn kFloat, KernelFn kDouble, KernelFn kBrain>
+void run(const KernelArgs& a, size_t mask) {
+  if (a.in[0].dtype() == DType::kFloat64) return kDouble(a);
+  if (a.in[0].dtype() == DType::kBFloat16 && cpu::multiplies_bf16()) return cpu::run_widened_input(a, mask, kBrain);
+  cpu::run_widened(a, kFloat);
 }
 
 }  // namespace
 
 void add_attention_kernels(Registry& r) {
   const auto forward = [](const KernelArgs& a) {
-    cpu::run_widened(a, [](const KernelArgs& wide) {
-      wide.out[0].dtype() == DType::kFloat64 ? attention_forward<double>(wide) : attention_forward<float>(wide);
-    });
+    run<attention_forward<float>, attention_forward<double>, attention_forward<BFloat16>>(a, 3);
   };
   const auto backward = [](const KernelArgs& a) {
-    cpu::run_widened(a, [](const KernelArgs& wide) {
-      wide.out[0].dtype() == DType::kFloat64 ? attention_backward<double>(wide) : attention_backward<float>(wide);
-    });
+    run<attention_backward<float>, attention_backward<double>, attention_backward<BFloat16>>(a, 7);
   };
   static const KernelRow kRows[] = {
       {"attention_rows", forward, kStridedInputs},

@@ -37,7 +37,6 @@ constexpr int64_t kTileRows = 16, kSide = 2 * kTileRows, kStep = 32;
 constexpr int64_t kTile = kTileRows * kStep, kStepSize = 2 * kTile;  // elements of packed operands
 constexpr int64_t kSums = kSide * kSide;                             // of a block
 constexpr int64_t kStepsAtOnce = 16;  // of both operands they fit into the first-level cache
-constexpr int64_t kDepth = kStepsAtOnce * kStep;
 constexpr int64_t kRightSize = 1 << 19;                  // elements of packed columns, half a second-level cache
 constexpr int64_t kMostColumns = 512, kMostRows = 2048;  // that are packed at a time
 
