@@ -275,10 +275,22 @@ TEST_CASE("16-bit products are accumulated in float32") {
   use_bf16_unit(usual);
 }
 
-TEST_CASE("bfloat16 products add to float32 sums") {
+TEST_CASE("bfloat16 products round a float32 side and add to float32 sums") {
   if (!multiplies_bf16()) return;
-  const std::vector<pg::BFloat16> ones(70 * 70, pg::BFloat16(1.f));
-  std::vector<float> c(70 * 70, 5.f);
-  gemm_bf16<float>(false, true, 70, 70, 70, ones.data(), 70, ones.data(), 70, {c.data(), 70, true});
-  CHECK(std::count(c.begin(), c.end(), 75.f) == 70 * 70);
+  const int64_t m = 45, n = 70, k = 90;
+  const std::vector<float> wide = numbers<float>(m * k), b = numbers<float>(n * k, 2);
+  std::vector<pg::BFloat16> narrow, right;
+  for (const float x : wide) narrow.push_back(pg::BFloat16(x));
+  for (const float x : b) right.push_back(pg::BFloat16(x));
+  for (int trans = 0; trans < 4; ++trans) {
+    const bool trans_a = trans & 1, trans_b = trans & 2;
+    const int64_t lda = trans_a ? m : k, ldb = trans_b ? k : n;
+    std::vector<float> sum(size_t(m * n)), twice;
+    gemm_bf16(trans_a, trans_b, m, n, k, narrow.data(), lda, right.data(), ldb, Bf16Result<float>{sum.data(), n});
+    twice = sum;
+    gemm_bf16(trans_a, trans_b, m, n, k, wide.data(), lda, right.data(), ldb, Bf16Result<float>{twice.data(), n, true});
+    int64_t wrong = 0;
+    for (size_t i = 0; i < sum.size(); ++i) wrong += twice[i] != 2 * sum[i];
+    CHECK(wrong == 0);
+  }
 }

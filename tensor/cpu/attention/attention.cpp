@@ -46,14 +46,14 @@ void drop_weights(const Head<E>& h, int64_t query, int64_t key, int64_t n, SumOf
   if (h.drops.share > 0) drop(h.drops.key, h.drops.share, h.drops.first + query * h.keys + key, n, row);
 }
 
-// c = or += op(a) op(b), with dense rows of c. Sizes may be 0.
-template <class E>
-void multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const Matrix<E>& a, const Matrix<E>& b,
+// c = or += op(a) op(b), with dense rows of c. Sizes may be 0. If b is of bfloat16, a may be of float32: it is rounded.
+template <class A, class E>
+void multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const Matrix<A>& a, const Matrix<E>& b,
               SumOf<E>* c, bool adds) {
   if (k == 0 && !adds) std::fill_n(c, m * n, SumOf<E>(0));
   if (m * n * k == 0) return;
   if constexpr (std::is_same_v<E, BFloat16>)
-    gemm_bf16<float>(trans_a, trans_b, m, n, k, a.data, a.stride, b.data, b.stride, {c, n, adds});
+    gemm_bf16(trans_a, trans_b, m, n, k, a.data, a.stride, b.data, b.stride, Bf16Result<float>{c, n, adds});
   else
     gemm_simd(trans_a, trans_b, m, n, k, a.data, a.stride, b.data, b.stride, c, n, adds);
 }
@@ -77,26 +77,6 @@ class ScaledQueries {
  private:
   Scratch<E> memory_;
   Matrix<E> rows_;
-};
-
-// Dense rows of sums as operands of a product: rounded into memory of `count` elements, if they must be.
-template <class E>
-class Operands {
- public:
-  explicit Operands(int64_t count) : memory_(kRounds ? count : 0) {}
-  Matrix<E> of(const SumOf<E>* sums, int64_t rows, int64_t columns) {
-    if constexpr (kRounds) {
-      E* const to = memory_;
-      from_float(sums, to, rows * columns);
-      return {to, columns};
-    } else {
-      return {sums, columns};
-    }
-  }
-
- private:
-  static constexpr bool kRounds = !std::is_same_v<E, SumOf<E>>;
-  Scratch<E> memory_;
 };
 
 // Sums of a block of gradients: in the result itself, which is cleared, or in memory of their own until they are
@@ -141,11 +121,10 @@ void attend(const Head<E>& h, int64_t first, int64_t count, SumOf<E>* out, const
   std::fill_n(rows, count, RunningSum<T>{-kInfinity<T>, 0});
   std::fill_n(out, count * h.value_width, T(0));
   const ScaledQueries<E> queries(h, first, count);
-  Operands<E> weights(count * kStepKeys);
   const int64_t end = h.causal ? std::min(h.keys, first + count) : h.keys;
   for (int64_t key = 0; key < end; key += kStepKeys) {
     const int64_t n = std::min(kStepKeys, end - key);
-    multiply<E>(false, true, count, n, h.width, queries.from(0), {h.key.row(key), h.key.stride}, scores, false);
+    multiply(false, true, count, n, h.width, queries.from(0), Matrix<E>{h.key.row(key), h.key.stride}, scores, false);
     for (int64_t i = 0; i < count; ++i) {
       T* row = scores + i * n;
       const int64_t seen = visible(h, first + i, key, n);
@@ -156,8 +135,8 @@ void attend(const Head<E>& h, int64_t first, int64_t count, SumOf<E>* out, const
       std::fill(row + seen, row + n, T(0));
     }
     T* sums = key == 0 ? out : part;
-    multiply<E>(false, false, count, h.value_width, n, weights.of(scores, count, n), {h.value.row(key), h.value.stride},
-                sums, false);
+    multiply(false, false, count, h.value_width, n, Matrix<T>{scores, n}, Matrix<E>{h.value.row(key), h.value.stride},
+             sums, false);
     for (int64_t i = 0; key > 0 && i < count; ++i)
       loops.merge(out + i * h.value_width, part + i * h.value_width, h.value_width, factors[i]);
   }
@@ -178,7 +157,6 @@ void attend_backward(const Head<E>& h, const Matrix<E>& dy, const Normalizers<co
   const ScaledQueries<E> queries(h, 0, h.queries);
   const Scratch<T> scores_memory(2 * kQueryBlock * kKeyBlock);
   T *const weights = scores_memory, *const grads = weights + kQueryBlock * kKeyBlock;
-  Operands<E> weight_operands(kQueryBlock * kKeyBlock), grad_operands(kQueryBlock * kKeyBlock);
   for (int64_t key = first; key < end; key += kKeyBlock) {
     const int64_t n = std::min(kKeyBlock, end - key);
     const Matrix<E> keys{h.key.row(key), h.key.stride}, values{h.value.row(key), h.value.stride};
@@ -187,8 +165,8 @@ void attend_backward(const Head<E>& h, const Matrix<E>& dy, const Normalizers<co
     for (int64_t q = h.causal ? key / kQueryBlock * kQueryBlock : 0; q < h.queries; q += kQueryBlock) {
       const int64_t count = std::min(kQueryBlock, h.queries - q);
       const Matrix<E> rows = queries.from(q), dy_rows{dy.row(q), dy.stride};
-      multiply<E>(false, true, count, n, h.width, rows, keys, weights, false);
-      multiply<E>(false, true, count, n, h.value_width, dy_rows, values, grads, false);
+      multiply(false, true, count, n, h.width, rows, keys, weights, false);
+      multiply(false, true, count, n, h.value_width, dy_rows, values, grads, false);
       for (int64_t i = 0; i < count; ++i) {
         T *p = weights + i * n, *g = grads + i * n;
         const int64_t seen = visible(h, q + i, key, n);
@@ -201,10 +179,10 @@ void attend_backward(const Head<E>& h, const Matrix<E>& dy, const Normalizers<co
         std::fill(p + seen, p + n, T(0));
         std::fill(g + seen, g + n, T(0));
       }
-      const Matrix<E> p = weight_operands.of(weights, count, n), g = grad_operands.of(grads, count, n);
-      multiply<E>(true, false, n, h.value_width, count, p, dy_rows, dv_sums.data(), true);
-      multiply<E>(true, false, n, h.width, count, g, rows, dk_sums.data(), true);
-      multiply<E>(false, false, count, h.width, n, g, keys, dq + q * h.width, true);
+      const Matrix<T> p{weights, n}, g{grads, n};
+      multiply(true, false, n, h.value_width, count, p, dy_rows, dv_sums.data(), true);
+      multiply(true, false, n, h.width, count, g, rows, dk_sums.data(), true);
+      multiply(false, false, count, h.width, n, g, keys, dq + q * h.width, true);
     }
     dv_sums.store(1);
     dk_sums.store(h.scale);

@@ -36,18 +36,25 @@ namespace {
 constexpr int64_t kTileRows = 16, kSide = 2 * kTileRows, kStep = 32;
 constexpr int64_t kTile = kTileRows * kStep, kStepSize = 2 * kTile;  // elements of packed operands
 constexpr int64_t kSums = kSide * kSide;                             // of a block
-constexpr int64_t kStepsAtOnce = 16;  // of both operands they fit into the first-level cache
+constexpr int64_t kStepsAtOnce = 16;                     // of both operands they fit into the first-level cache
 constexpr int64_t kRightSize = 1 << 19;                  // elements of packed columns, half a second-level cache
 constexpr int64_t kMostColumns = 512, kMostRows = 2048;  // that are packed at a time
 
-// An operand as it is stored: element i of a row or column and l of the depth are at data[i * ld + l] if the depth is
-// adjacent, else at data[l * ld + i].
+// An operand as it is stored: element i of a row or column and l of the depth are at i * ld + l if the depth is
+// adjacent, else at l * ld + i. Elements are bfloat16, or float32 to be rounded.
 struct Operand {
-  const uint16_t* data;
+  const char* data;
   int64_t ld;
-  bool adjacent;
-  Operand from(int64_t i) const { return {data + (adjacent ? i * ld : i), ld, adjacent}; }
-  const uint16_t* at(int64_t i, int64_t l) const { return data + (adjacent ? i * ld + l : l * ld + i); }
+  bool adjacent, wide;
+  template <class A>
+  Operand(const A* first, int64_t step, bool along)
+      : data(reinterpret_cast<const char*>(first)), ld(step), adjacent(along), wide(std::is_same_v<A, float>) {}
+  const void* at(int64_t i, int64_t l) const { return data + (adjacent ? i * ld + l : l * ld + i) * (wide ? 4 : 2); }
+  Operand from(int64_t i) const {
+    Operand part = *this;
+    part.data = static_cast<const char*>(at(i, 0));
+    return part;
+  }
 };
 
 // Steps of 32 rows of the left operand: packed, or as they are stored. Distances are in elements.
@@ -93,22 +100,40 @@ inline __m512i pairs(__m256i even, __m256i odd) {
   return _mm512_or_si512(_mm512_cvtepu16_epi32(even), _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16));
 }
 
+// Loads 16 or 32 elements, of which those without a bit are 0.
+template <bool kWide>
+inline __m256i load_half(__mmask16 mask, const void* from) {
+  if constexpr (kWide)
+    return (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, from));
+  else
+    return _mm256_maskz_loadu_epi16(mask, from);
+}
+template <bool kWide>
+inline __m512i load(__mmask32 mask, const void* from) {
+  if constexpr (kWide)
+    return (__m512i)_mm512_cvtne2ps_pbh(
+        _mm512_maskz_loadu_ps(__mmask16(mask >> 16), static_cast<const float*>(from) + kTileRows),
+        _mm512_maskz_loadu_ps(__mmask16(mask), from));
+  else
+    return _mm512_maskz_loadu_epi16(mask, from);
+}
+
 // Packs a tile of `count` <= 16 rows or columns from i on, and of `depth` <= 32 elements from l on. The rest is 0.
-template <bool kAdjacent, bool kTransposes>
-inline void pack_tile(const Operand& from, int64_t i, int64_t count, int64_t l, int64_t depth, uint16_t* to) {
+template <bool kWide, bool kAdjacent, bool kTransposes>
+void pack_tile(const Operand& from, int64_t i, int64_t count, int64_t l, int64_t depth, uint16_t* to) {
   const __mmask32 of_depth = first(depth);
   const __mmask16 of_count = __mmask16(first(std::max<int64_t>(count, 0)));
   __m512i v[16];
   PERIGEE_UNROLL
   for (int r = 0; r < 16; ++r) {
     if constexpr (kAdjacent) {
-      v[r] = _mm512_maskz_loadu_epi16(r < count ? of_depth : __mmask32(0), from.at(i + r, l));
+      v[r] = load<kWide>(r < count ? of_depth : __mmask32(0), from.at(i + r, l));
     } else {
-      const uint16_t* const line = from.at(i, l + 2 * r);
-      v[r] = pairs(_mm256_maskz_loadu_epi16(2 * r < depth ? of_count : __mmask16(0), line),
-                   _mm256_maskz_loadu_epi16(2 * r + 1 < depth ? of_count : __mmask16(0), line + from.ld));
-      __builtin_prefetch(line + kStep * from.ld);
-      __builtin_prefetch(line + (kStep + 1) * from.ld);
+      const int64_t even = l + 2 * r;
+      v[r] = pairs(load_half<kWide>(2 * r < depth ? of_count : __mmask16(0), from.at(i, even)),
+                   load_half<kWide>(2 * r + 1 < depth ? of_count : __mmask16(0), from.at(i, even + 1)));
+      __builtin_prefetch(from.at(i, even + kStep));
+      __builtin_prefetch(from.at(i, even + 1 + kStep));
     }
   }
   if constexpr (kTransposes) transpose(v);
@@ -119,13 +144,12 @@ inline void pack_tile(const Operand& from, int64_t i, int64_t count, int64_t l, 
 // Packs a step of 32 rows or columns from i on, of `count`, and of `depth` elements of each from l on.
 template <bool kRight>
 void pack_step(const Operand& from, int64_t i, int64_t count, int64_t l, int64_t depth, uint16_t* to) {
-  for (int64_t t = 0; t < kSide; t += kTileRows, to += kTile) {
-    const int64_t rows = std::min(kTileRows, count - i - t), elements = std::min(kStep, depth - l);
-    if (from.adjacent)
-      pack_tile<true, kRight>(from, i + t, rows, l, elements, to);
-    else
-      pack_tile<false, !kRight>(from, i + t, rows, l, elements, to);
-  }
+  using Pack = void (*)(const Operand&, int64_t, int64_t, int64_t, int64_t, uint16_t*);
+  static constexpr Pack kPacks[2][2] = {{pack_tile<false, false, !kRight>, pack_tile<false, true, kRight>},
+                                        {pack_tile<true, false, !kRight>, pack_tile<true, true, kRight>}};
+  for (int64_t t = 0; t < kSide; t += kTileRows, to += kTile)
+    kPacks[from.wide][from.adjacent](from, i + t, std::min(kTileRows, count - i - t), l, std::min(kStep, depth - l),
+                                     to);
 }
 
 // Packs 32 rows from i on, of `count`, and elements [l, end) of each.
@@ -368,7 +392,7 @@ void multiply(const Product<T>& p) {
   const int64_t most = std::clamp(kRightSize / (steps * kStep) / kSide * kSide, kSide, kMostColumns);
   const int64_t at_once = std::min(most, blocks(p.n) * kSide), passes = (p.n + at_once - 1) / at_once;
   const bool whole_depth = steps <= kStepsAtOnce;
-  const bool direct = p.left.adjacent && p.n <= kSide;  // few columns do not repay that rows are packed
+  const bool direct = p.left.adjacent && !p.left.wide && p.n <= kSide;  // few columns do not repay that rows are packed
   const bool keeps = passes > (p.left.adjacent ? 2 : 1);
   const int64_t most_rows = keeps ? std::min(p.m, kMostRows) : p.m;
   const Scratch<uint16_t> left_memory(keeps ? blocks(most_rows) * panel : kStepsAtOnce * kStepSize);
@@ -384,7 +408,7 @@ void multiply(const Product<T>& p) {
       uint16_t* const packed = left + (keeps ? kept / kSide * panel + s * kStepSize : 0);
       Rows rows{packed};
       if (direct && i + kSide <= p.m && depth % kStep == 0)
-        rows = {p.left.at(i, first), p.left.ld, kTileRows * p.left.ld, kStep};
+        rows = {static_cast<const uint16_t*>(p.left.at(i, first)), p.left.ld, kTileRows * p.left.ld, kStep};
       else if (!keeps || j == 0)
         pack_rows(p.left, i, p.m, first, first + depth, packed);
       for (int64_t c = 0; c < columns; c += kSide) {
@@ -416,15 +440,14 @@ bool use_bf16_unit(Bf16Unit asked) {
   return true;
 }
 
-template <class T>
-void gemm_bf16(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const BFloat16* a, int64_t lda,
-               const BFloat16* b, int64_t ldb, const Bf16Result<T>& c) {
-  const Operand rows{reinterpret_cast<const uint16_t*>(a), lda, !trans_a};
-  const Operand columns{reinterpret_cast<const uint16_t*>(b), ldb, trans_b};
-  // Left operands whose depth is not adjacent, and right ones whose is, are transposed as they are packed: that should
-  // be the smaller one, if any.
-  const bool swaps = trans_b && (trans_a || m < n), swaps_columns = trans_a && !trans_b && n < m;
-  const bool transposed = swaps || swaps_columns;
+template <class A, class T>
+void gemm_bf16(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const A* a, int64_t lda, const BFloat16* b,
+               int64_t ldb, const Bf16Result<T>& c) {
+  const Operand rows(a, lda, !trans_a), columns(b, ldb, trans_b);
+  // Left operands whose depth is not adjacent and right ones whose is are transposed as they are packed, by pairs. A
+  // transposed product transposes the result instead.
+  const int64_t straight = (trans_a ? m : 0) + (trans_b ? n : 0), turned = (trans_a ? 0 : m) + (trans_b ? 0 : n);
+  const bool transposed = turned * k / 2 + m * n < straight * k / 2;
   const Product<T> p =
       transposed ? Product<T>{n, m, k, columns, rows, true, c} : Product<T>{m, n, k, rows, columns, false, c};
   constexpr int64_t kMacsPerTask = 1 << 21, kWorthWaking = 1 << 24;
@@ -448,15 +471,18 @@ HWY_POP_ATTRIBUTES
 namespace pg::cpu {
 Bf16Unit bf16_unit() { return Bf16Unit::kNone; }
 bool use_bf16_unit(Bf16Unit asked) { return asked == Bf16Unit::kNone; }
-template <class T>
-void gemm_bf16(bool, bool, int64_t, int64_t, int64_t, const BFloat16*, int64_t, const BFloat16*, int64_t,
+template <class A, class T>
+void gemm_bf16(bool, bool, int64_t, int64_t, int64_t, const A*, int64_t, const BFloat16*, int64_t,
                const Bf16Result<T>&) {}
 }  // namespace pg::cpu
 #endif
 
 namespace pg::cpu {
-template void gemm_bf16(bool, bool, int64_t, int64_t, int64_t, const BFloat16*, int64_t, const BFloat16*, int64_t,
-                        const Bf16Result<float>&);
-template void gemm_bf16(bool, bool, int64_t, int64_t, int64_t, const BFloat16*, int64_t, const BFloat16*, int64_t,
-                        const Bf16Result<BFloat16>&);
+#define PG_GEMM_BF16(A, T)                                                                                    \
+  template void gemm_bf16(bool, bool, int64_t, int64_t, int64_t, const A*, int64_t, const BFloat16*, int64_t, \
+                          const Bf16Result<T>&);
+PG_GEMM_BF16(BFloat16, BFloat16)
+PG_GEMM_BF16(BFloat16, float)
+PG_GEMM_BF16(float, float)
+#undef PG_GEMM_BF16
 }  // namespace pg::cpu

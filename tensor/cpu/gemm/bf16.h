@@ -28,10 +28,11 @@ struct Bf16Result {
 };
 
 // Row-major c[m, n] = op(a)[m, k] * op(b)[k, n] for m, n, k >= 1; op transposes if asked. lda, ldb and c.ld are
-// distances between stored rows, in elements. Large products use the thread pool. T is float or BFloat16. The bits of
-// a result depend on the sizes, not on the number of threads.
-template <class T>
-void gemm_bf16(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const BFloat16* a, int64_t lda,
-               const BFloat16* b, int64_t ldb, const Bf16Result<T>& c);
+// distances between stored rows, in elements. Large products use the thread pool. T is float or BFloat16; with float, A
+// may be float too, and its elements are rounded. The bits of a result depend on the sizes, not on the number of
+// threads.
+template <class A, class T>
+void gemm_bf16(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const A* a, int64_t lda, const BFloat16* b,
+               int64_t ldb, const Bf16Result<T>& c);
 
 }  // namespace pg::cpu

@@ -255,7 +255,7 @@ void gemm_half(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, cons
                int64_t ldb, H* c, int64_t ldc, const Epilogue<float>& finish) {
   if constexpr (std::is_same_v<H, BFloat16>)
     if (m * n * k > 0 && multiplies_bf16())
-      return gemm_bf16<BFloat16>(trans_a, trans_b, m, n, k, a, lda, b, ldb, {c, ldc, false, finish});
+      return gemm_bf16(trans_a, trans_b, m, n, k, a, lda, b, ldb, Bf16Result<BFloat16>{c, ldc, false, finish});
   gemm_widened<H>({trans_a, trans_b, m, n, k, lda, ldb, ldc}, a, b, c, finish);
 }
 template void gemm_half(bool, bool, int64_t, int64_t, int64_t, const Half*, int64_t, const Half*, int64_t, Half*,
