@@ -15,7 +15,7 @@ namespace pg::cpu {
 namespace {
 
 // Keys of a step of attend: the scores of a block of queries fit the second-level cache.
-constexpr int64_t kStepKeys = 512;
+constexpr int64_t kStepKeys = 256;
 
 template <class T>
 constexpr T kInfinity = std::numeric_limits<T>::infinity();

@@ -46,7 +46,7 @@ struct Head {
 };
 
 // Queries of a call of attend, and keys of one step of attend_backward.
-constexpr int64_t kQueryBlock = 128, kKeyBlock = 128;
+constexpr int64_t kQueryBlock = 256, kKeyBlock = 128;
 
 // The largest score of each query, and the logarithm of the sum of e^(score - top): weights are e^(score - top -
 // log_sum). Where a mask hides all keys they are 0 and inf.

@@ -173,17 +173,24 @@ void pack_columns(const Operand& from, int64_t j, int64_t end, int64_t count, in
 // GCC's tile instructions do not say that they read memory.
 inline void order_memory() { asm volatile("" ::: "memory"); }
 
-// sums = or += the product of kRows x 16 rows and kColumns x 16 columns over some steps.
+// Sums of a block, in rows that are `ld` elements apart.
+struct Block {
+  float* sums;
+  int64_t ld;
+  bool adds;  // to what is there
+};
+
+// The product of kRows x 16 rows and kColumns x 16 columns over some steps.
 template <int kRows, int kColumns>
-void multiply_tiles(const Rows& a, const uint16_t* b, int64_t steps, float* sums, bool adds) {
-  constexpr int64_t kLine = kSide * sizeof(float);
+void multiply_tiles(const Rows& a, const uint16_t* b, int64_t steps, const Block& to) {
   order_memory();
-  float* const below = sums + kTileRows * kSide;
-  if (adds) {
-    _tile_loadd(0, sums, kLine);
-    if constexpr (kColumns > 1) _tile_loadd(1, sums + kTileRows, kLine);
-    if constexpr (kRows > 1) _tile_loadd(2, below, kLine);
-    if constexpr (kRows > 1 && kColumns > 1) _tile_loadd(3, below + kTileRows, kLine);
+  float *const sums = to.sums, *const below = sums + kTileRows * to.ld;
+  const int64_t line = to.ld * int64_t(sizeof(float));
+  if (to.adds) {
+    _tile_loadd(0, sums, line);
+    if constexpr (kColumns > 1) _tile_loadd(1, sums + kTileRows, line);
+    if constexpr (kRows > 1) _tile_loadd(2, below, line);
+    if constexpr (kRows > 1 && kColumns > 1) _tile_loadd(3, below + kTileRows, line);
   } else {
     _tile_zero(0);
     _tile_zero(1);
@@ -205,16 +212,16 @@ void multiply_tiles(const Rows& a, const uint16_t* b, int64_t steps, float* sums
       if constexpr (kColumns > 1) _tile_dpbf16ps(3, 5, 7);
     }
   }
-  _tile_stored(0, sums, kLine);
-  if constexpr (kColumns > 1) _tile_stored(1, sums + kTileRows, kLine);
-  if constexpr (kRows > 1) _tile_stored(2, below, kLine);
-  if constexpr (kRows > 1 && kColumns > 1) _tile_stored(3, below + kTileRows, kLine);
+  _tile_stored(0, sums, line);
+  if constexpr (kColumns > 1) _tile_stored(1, sums + kTileRows, line);
+  if constexpr (kRows > 1) _tile_stored(2, below, line);
+  if constexpr (kRows > 1 && kColumns > 1) _tile_stored(3, below + kTileRows, line);
   order_memory();
 }
 
 // The same in vectors.
 template <int kTilesOfRows, int kColumns>
-void multiply_pairs(const Rows& a, const uint16_t* b, int64_t steps, float* sums, bool adds) {
+void multiply_pairs(const Rows& a, const uint16_t* b, int64_t steps, const Block& to) {
   constexpr int64_t kGroup = 8;
   for (int64_t i = 0; i < kTilesOfRows * kTileRows; i += kGroup) {
     const uint16_t* left = a.data + i / kTileRows * a.tile + i % kTileRows * a.row;
@@ -222,7 +229,7 @@ void multiply_pairs(const Rows& a, const uint16_t* b, int64_t steps, float* sums
     __m512 acc[kGroup][kColumns];
     for (int64_t r = 0; r < kGroup; ++r)
       for (int64_t c = 0; c < kColumns; ++c)
-        acc[r][c] = adds ? _mm512_loadu_ps(sums + (i + r) * kSide + c * kTileRows) : _mm512_setzero_ps();
+        acc[r][c] = to.adds ? _mm512_loadu_ps(to.sums + (i + r) * to.ld + c * kTileRows) : _mm512_setzero_ps();
     for (int64_t s = 0; s < steps; ++s, left += a.step, right += kStepSize)
       for (int64_t q = 0; q < kTileRows; ++q) {
         __m512bh columns[kColumns];
@@ -235,11 +242,11 @@ void multiply_pairs(const Rows& a, const uint16_t* b, int64_t steps, float* sums
         }
       }
     for (int64_t r = 0; r < kGroup; ++r)
-      for (int64_t c = 0; c < kColumns; ++c) _mm512_storeu_ps(sums + (i + r) * kSide + c * kTileRows, acc[r][c]);
+      for (int64_t c = 0; c < kColumns; ++c) _mm512_storeu_ps(to.sums + (i + r) * to.ld + c * kTileRows, acc[r][c]);
   }
 }
 
-using Multiply = void (*)(const Rows& a, const uint16_t* b, int64_t steps, float* sums, bool adds);
+using Multiply = void (*)(const Rows& a, const uint16_t* b, int64_t steps, const Block& to);
 
 // Sets up the tiles of the calling thread within a scope.
 class Tiles {
@@ -400,6 +407,7 @@ void multiply(const Product<T>& p) {
   const Scratch<float> sums_memory(whole_depth ? kSums : at_once / kSide * kSums);
   uint16_t *const left = left_memory, *const right = right_memory;
   float* const sums = sums_memory;
+  const bool takes_sums = !p.transposed && !p.c.finish.bias && !p.c.finish.relu;  // a float32 result, without more
   const Tiles tiles(unit() == Bf16Unit::kTiles);
   const auto multiply_rows = [&](int64_t i, int64_t kept, int64_t j, int64_t columns) {
     for (int64_t s = 0; s < steps; s += kStepsAtOnce) {
@@ -412,10 +420,16 @@ void multiply(const Product<T>& p) {
       else if (!keeps || j == 0)
         pack_rows(p.left, i, p.m, first, first + depth, packed);
       for (int64_t c = 0; c < columns; c += kSide) {
-        float* const block = sums + (whole_depth ? 0 : c / kSide * kSums);
+        Block block{sums + (whole_depth ? 0 : c / kSide * kSums), kSide, s > 0};
+        bool finishes = s + count == steps;
+        if constexpr (std::is_same_v<T, float>)
+          if (takes_sums && i + kSide <= p.m && j + c + kSide <= p.n) {
+            block = {p.c.data + i * p.c.ld + j + c, p.c.ld, s > 0 || p.c.adds};
+            finishes = false;
+          }
         const uint16_t* const panels = right + c / kSide * panel + s * kStepSize;
-        multiply_of(p.m - i, columns - c)(rows, panels, count, block, s > 0);
-        if (s + count == steps) finish_block(p, i, j + c, block);
+        multiply_of(p.m - i, columns - c)(rows, panels, count, block);
+        if (finishes) finish_block(p, i, j + c, block.sums);
       }
     }
   };
