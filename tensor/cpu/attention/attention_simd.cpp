@@ -80,7 +80,7 @@ T weigh(T* scores, int64_t n, bool may_hide, RunningSum<T>& row) {
   const T before = row.top;
   row.top = std::max(before, largest(scores, n));
   const T shift = may_hide && row.top == kHidden<T> ? T(0) : row.top;
-  const T factor = std::exp(before - shift), sum = exp_row(scores, n, shift);
+  const T factor = before == shift ? T(1) : std::exp(before - shift), sum = exp_row(scores, n, shift);
   row.sum = row.sum == 0 ? sum : row.sum * factor + sum;
   return factor;
 }
