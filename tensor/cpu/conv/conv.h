@@ -18,6 +18,10 @@ struct ConvShape {
   int64_t in_plane() const { return in[0] * in[1] * in[2]; }
   int64_t out_plane() const { return out[0] * out[1] * out[2]; }
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  // Whether each output is a product of the weights and the channels of one pixel.
+  bool is_pointwise() const {
+    return groups == 1 && taps() == 1 && in == out && pad == std::array<int64_t, 3>{0, 0, 0};
+  }
   int64_t macs() const { return n * oc * out_plane() * (ic / groups) * taps(); }
 };
 

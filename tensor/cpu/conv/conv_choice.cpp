@@ -16,6 +16,8 @@
 #include "tensor/cpu/conv/conv_last.h"
 #include "tensor/cpu/conv/conv_primitives.h"
 #include "tensor/cpu/conv/winograd.h"
+#include "tensor/cpu/gemm/gemm.h"
+#include "tensor/cpu/gemm/gemm_simd.h"
 #include "tensor/cpu/isa.h"
 #include "tensor/error.h"
 #include "tensor/memory_account.h"
@@ -27,6 +29,7 @@ namespace {
 
 // Noise of measurements rarely changes the choice.
 constexpr double kWorthwhile = 1.1;
+constexpr double kWorthwhileProduct = 1.05;  // a product has no other rounding errors and takes no more memory
 // Work of about 100 microseconds. Less is not worth a measurement.
 constexpr int64_t kFewestMacs = 6 << 20;
 constexpr int64_t kFewestChannels = 16;  // those of a vector
@@ -64,17 +67,19 @@ const Setting& asked() {
 
 struct Key {
   ConvShape shape;
-  int64_t part;
+  int64_t part;  // a ConvPart, or kProduct
 
   bool operator<(const Key& other) const { return std::memcmp(this, &other, sizeof(Key)) < 0; }
 };
 
+constexpr int64_t kProduct = -1;
+
 // Shapes with about as many images share a choice.
-Key key_of(ConvShape s, ConvPart part) {
+Key key_of(ConvShape s, int64_t part) {
   const int64_t tiles = ((s.out[1] + 3) / 4) * ((s.out[2] + 3) / 4);
   const auto enough = int64_t(std::bit_ceil(uint64_t((kEnoughTiles + tiles - 1) / tiles)));
   s.n = std::min(int64_t(std::bit_ceil(uint64_t(s.n))), enough);
-  return {s, int64_t(part)};
+  return {s, part};
 }
 
 // Returns the time of this thread in seconds. Neither other processes nor the pauses of a job count.
@@ -167,7 +172,6 @@ class Trial {
     return measured([&] { conv.run(x_.get(), w_.get(), packed.get(), nullptr, false, y_.get()); });
   }
 
- private:
   double direct_last() const {
     const auto conv = ConvLast::make(s_, false);
     if (!conv) return 0;
@@ -178,6 +182,15 @@ class Trial {
     return measured([&] { conv->run(x_.get(), w_.get(), weights, nullptr, no_finish, y_.get(), scratch.get()); });
   }
 
+  double product() const {
+    const int64_t rows = s_.n * s_.out_plane();
+    const TrialArray packed(packed_size(s_.oc, s_.ic) * int64_t(sizeof(float)));
+    pack_right(true, s_.oc, s_.ic, w_.get(), packed.get());
+    return measured(
+        [&] { linear<float>(rows, s_.oc, s_.ic, x_.get(), w_.get(), nullptr, false, y_.get(), packed.get()); });
+  }
+
+ private:
   const ConvShape s_;
   const ConvPart part_;
   const TrialArray x_, w_, y_;
@@ -211,31 +224,50 @@ std::map<Key, int>& remembered() {
   return *choices;
 }
 
+// Returns what `measure` returned at its first call for the key; `unknown` where it could not.
+template <class F>
+int choice(const Key& key, int unknown, const F& measure) {
+  {
+    const std::lock_guard hold(lock);
+    const auto& choices = remembered();
+    if (const auto found = choices.find(key); found != choices.end()) return found->second;
+    if (choices.size() >= kMostRemembered) return unknown;
+  }
+  int chosen = unknown;
+  try {
+    chosen = measure(key.shape);  // without the lock, because kernels poll
+  } catch (const std::bad_alloc&) {
+    return unknown;
+  } catch (const OutOfMemory&) {
+    if (allocation_failed()) throw;  // a test requested the failure
+    return unknown;
+  }
+  const std::lock_guard hold(lock);
+  return remembered().emplace(key, chosen).first->second;
+}
+
+bool worth_measuring(const ConvShape& s) {
+  return isa() >= Isa::kAvx2 && s.macs() >= kFewestMacs && std::min(s.ic, s.oc) >= kFewestChannels;
+}
+
 }  // namespace
 
 int winograd_tile(const ConvShape& s, ConvPart part) {
   if (!Winograd::fits(s)) return 0;
   if (asked()) return *asked();
-  if (isa() < Isa::kAvx2 || s.macs() < kFewestMacs || std::min(s.ic, s.oc) < kFewestChannels) return 0;
-  if (!may_pay(s, part, 2) && !may_pay(s, part, 4)) return 0;
-  const Key key = key_of(s, part);
-  {
-    const std::lock_guard hold(lock);
-    const auto& choices = remembered();
-    if (const auto found = choices.find(key); found != choices.end()) return found->second;
-    if (choices.size() >= kMostRemembered) return 0;
-  }
-  int tile = 0;
-  try {
-    tile = fastest(key.shape, part);  // without the lock, because kernels poll
-  } catch (const std::bad_alloc&) {
-    return 0;
-  } catch (const OutOfMemory&) {
-    if (allocation_failed()) throw;  // a test requested the failure
-    return 0;
-  }
-  const std::lock_guard hold(lock);
-  return remembered().emplace(key, tile).first->second;
+  if (!worth_measuring(s) || (!may_pay(s, part, 2) && !may_pay(s, part, 4))) return 0;
+  return choice(key_of(s, int64_t(part)), 0, [&](const ConvShape& shape) { return fastest(shape, part); });
+}
+
+bool product_pays(const ConvShape& s) {
+  constexpr int64_t kFewestRows = 16;  // fewer rows are dot products, which read the weights as they are stored
+  if (!s.is_pointwise() || s.n * s.out_plane() < kFewestRows || asked() || !worth_measuring(s)) return false;
+  return choice(key_of(s, kProduct), 0, [](const ConvShape& shape) {
+    const TrialRuntime runtime;
+    const Trial trial(shape, ConvPart::kForward);
+    const double direct = trial.direct_last();
+    return int(direct == 0 || trial.product() * kWorthwhileProduct < direct);
+  });
 }
 
 std::string conv_choice_error() {

@@ -14,6 +14,10 @@ namespace pg::cpu {
 // thread: the choice depends neither on the number of threads nor on what else the machine does.
 int winograd_tile(const ConvShape& s, ConvPart part);
 
+// Whether this convolution of images (N, spatial..., C) is a product of pixels and weights, which is at least a
+// twentieth faster than the library's kernels. Measured and remembered likewise.
+bool product_pays(const ConvShape& s);
+
 // Returns what is wrong with PERIGEE_CONV, or "".
 std::string conv_choice_error();
 

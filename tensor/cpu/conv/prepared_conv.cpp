@@ -147,6 +147,7 @@ std::unique_ptr<const PreparedKernel> prepare_conv_last(const ConvShape& s, bool
     const Winograd conv(s, ConvPart::kForward, tile, ImageLayout::kChannelsLast);
     return std::make_unique<WinogradKernel>(conv, finish);
   }
+  if (product_pays(s)) return prepare_linear(s.n * s.out_plane(), s.oc, s.ic, true, finish);
   auto conv = ConvLast::make(s, bias);
   if (!conv) return nullptr;
   return std::make_unique<PreparedConvLast>(std::move(conv), finish);

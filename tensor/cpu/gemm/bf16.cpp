@@ -29,6 +29,50 @@
 #include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
 
+namespace pg::cpu {
+namespace {
+
+// Asks Linux for the tiles. It refuses where the signal stack of a thread is too small for their contents.
+bool may_use_tiles() {
+  constexpr int kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
+  return isa() >= Isa::kAmx && syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+}
+
+bool has_pairs() {
+  unsigned a, b, c, d;
+  return isa() >= Isa::kAvx512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+}
+
+// On Intel's cores float32 products are twice as fast as those of pairs (Sapphire Rapids: 1.6 cycles for one of 512
+// bits), on AMD's half as fast.
+bool pairs_are_fast() {
+  unsigned a, b, c, d;
+  return __get_cpuid(0, &a, &b, &c, &d) && b != signature_INTEL_ebx;
+}
+
+Bf16Unit chosen_unit() {
+  if (may_use_tiles()) return Bf16Unit::kTiles;
+  return has_pairs() && pairs_are_fast() ? Bf16Unit::kPairs : Bf16Unit::kNone;
+}
+
+Bf16Unit& unit() {
+  static Bf16Unit unit = chosen_unit();
+  return unit;
+}
+
+}  // namespace
+
+Bf16Unit bf16_unit() { return unit(); }
+
+bool use_bf16_unit(Bf16Unit asked) {
+  if ((asked == Bf16Unit::kTiles && !may_use_tiles()) || (asked == Bf16Unit::kPairs && !has_pairs())) return false;
+  unit() = asked;
+  return true;
+}
+
+}  // namespace pg::cpu
+
+// What follows runs only where the CPU has a unit.
 HWY_PUSH_ATTRIBUTES("avx512f,avx512vl,avx512dq,avx512bw,avx512bf16,amx-tile,amx-bf16")
 namespace pg::cpu {
 namespace {
@@ -36,7 +80,7 @@ namespace {
 constexpr int64_t kTileRows = 16, kSide = 2 * kTileRows, kStep = 32;
 constexpr int64_t kTile = kTileRows * kStep, kStepSize = 2 * kTile;  // elements of packed operands
 constexpr int64_t kSums = kSide * kSide;                             // of a block
-constexpr int64_t kStepsAtOnce = 16;                     // of both operands they fit into the first-level cache
+constexpr int64_t kStepsAtOnce = 16;                                 // rows of so many fit into the first-level cache
 constexpr int64_t kRightSize = 1 << 19;                  // elements of packed columns, half a second-level cache
 constexpr int64_t kMostColumns = 512, kMostRows = 2048;  // that are packed at a time
 
@@ -353,34 +397,6 @@ void finish_block(const Product<T>& p, int64_t row, int64_t column, const float*
   }
 }
 
-// Asks Linux for the tiles. It refuses where the signal stack of a thread is too small for their contents.
-bool may_use_tiles() {
-  constexpr int kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
-  return isa() >= Isa::kAmx && syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
-}
-
-bool has_pairs() {
-  unsigned a, b, c, d;
-  return isa() >= Isa::kAvx512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
-}
-
-// On Intel's cores float32 products are twice as fast as those of pairs (Sapphire Rapids: 1.6 cycles for one of 512
-// bits), on AMD's half as fast.
-bool pairs_are_fast() {
-  unsigned a, b, c, d;
-  return __get_cpuid(0, &a, &b, &c, &d) && b != signature_INTEL_ebx;
-}
-
-Bf16Unit chosen_unit() {
-  if (may_use_tiles()) return Bf16Unit::kTiles;
-  return has_pairs() && pairs_are_fast() ? Bf16Unit::kPairs : Bf16Unit::kNone;
-}
-
-Bf16Unit& unit() {
-  static Bf16Unit unit = chosen_unit();
-  return unit;
-}
-
 Multiply multiply_of(int64_t rows, int64_t columns) {
   static constexpr Multiply kTiles[2][2] = {{multiply_tiles<1, 1>, multiply_tiles<1, 2>},
                                             {multiply_tiles<2, 1>, multiply_tiles<2, 2>}};
@@ -445,14 +461,6 @@ void multiply(const Product<T>& p) {
 }
 
 }  // namespace
-
-Bf16Unit bf16_unit() { return unit(); }
-
-bool use_bf16_unit(Bf16Unit asked) {
-  if ((asked == Bf16Unit::kTiles && !may_use_tiles()) || (asked == Bf16Unit::kPairs && !has_pairs())) return false;
-  unit() = asked;
-  return true;
-}
 
 template <class A, class T>
 void gemm_bf16(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const A* a, int64_t lda, const BFloat16* b,
