@@ -150,24 +150,38 @@ void transform(int m, WinogradPart part, const WinogradTiles& p) {
   return m == 2 ? transform_part<2>(part, p) : transform_part<4>(part, p);
 }
 
+// Fetches the next panel of b while one is multiplied: a panel is read for few rows, and often from memory.
 void multiply(const WinogradProducts& p) {
   static_assert(kWinogradRows % kRows == 0 && kWinogradColumns % kCols<float> == 0);
+  constexpr int64_t kLine = 64, kRow = kCols<float> * int64_t(sizeof(float));
+  const bool dense = p.b_row == kCols<float>;  // else the first line of each row is fetched
+  const int64_t stride = dense ? kLine : p.b_row * int64_t(sizeof(float)), all = p.depth * (dense ? kRow / kLine : 1);
+  const auto panel = [&](int64_t plane, int64_t j) {
+    return p.b + plane * p.b_plane + j / kWinogradColumns * p.b_panel + j % kWinogradColumns;
+  };
   Poller poll;
   for (int64_t plane = 0; plane < p.planes; ++plane)
     for (int64_t j = 0; j < p.columns; j += kCols<float>, poll(p.rows * p.depth)) {
-      const float* b = p.b + plane * p.b_plane + j / kWinogradColumns * p.b_panel + j % kWinogradColumns;
-      for (int64_t i = 0; i < p.rows; i += kRows)
+      const bool turns = j + kCols<float> >= p.columns;
+      const float* const next = turns ? panel(plane + 1, 0) : panel(plane, j + kCols<float>);
+      const int64_t lines = kFetches && plane + turns < p.planes ? all : 0;
+      for (int64_t i = 0; i < p.rows; i += kRows) {
+        const int64_t fetched = i / kRows * p.depth;
+        const Fetch fetch{reinterpret_cast<const char*>(next) + fetched * stride, stride,
+                          std::clamp<int64_t>(lines - fetched, 0, p.depth)};
         multiply_rows<float, false>({.depth = p.depth,
                                      .a_row = p.a_row,
                                      .a_step = p.a_step,
                                      .b_row = p.b_row,
                                      .a = p.a + plane * p.a_plane + i * p.a_row,
-                                     .b = b,
+                                     .b = panel(plane, j),
                                      .c = p.c + plane * p.c_plane + i * p.c_row + j,
                                      .ldc = p.c_row,
                                      .rows = std::min<int64_t>(kRows, p.rows - i),
                                      .cols = kCols<float>,
-                                     .adds = p.adds});
+                                     .adds = p.adds,
+                                     .fetch = fetch});
+      }
     }
 }
 
