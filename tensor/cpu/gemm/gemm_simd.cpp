@@ -21,12 +21,30 @@ namespace pg::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Sizes of the blocks. kDepth x kCols of b and a block of a fit into the second-level cache, kDepth x kBlockCols of b
-// into the last one.
-constexpr int64_t kDepth = kGemmDepth, kBlockCols = 1024;
-constexpr int64_t kMostBlockRows = 120;  // with more rows of c the pages of a block are too many
-static_assert(kMostBlockRows % 12 == 0);
 constexpr int64_t kUnpackedRows = 64;  // up to so many, and without trans_b, only the last columns of b are packed
+constexpr int64_t kFewCols = 512;      // a product of so many, and of 2 * kUnpackedRows rows, is small
+
+// Sizes of the blocks. depth x kCols of b and a block of a fit into the second-level cache, depth x cols of b into the
+// last one.
+struct Blocks {
+  int64_t depth, cols;
+  int64_t most_rows;   // with more rows of c the pages of a block are too many
+  int64_t cache_part;  // of the second-level cache, that a block of a takes
+  Fetching fetching;   // where it is sparse, all of a is packed, except for small products
+};
+constexpr Blocks kDeep = {kGemmDepth, 1024, 120, 4, Fetching::kDense};
+// With AVX-512 and a large second-level cache, Intel's since 2023, a panel of b stays in the first-level cache. Rows of
+// a that are read as they are stored would take its place, and more pages than the first-level TLB has.
+constexpr Blocks kFlat = {kGemmDepth / 4, 4096, 240, 2, Fetching::kSparse};
+static_assert(kDeep.most_rows % 12 == 0 && kFlat.most_rows % 12 == 0 && kGemmDepth % kFlat.depth == 0);
+
+int64_t second_cache() {
+  static const int64_t size = std::clamp<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), 512 << 10, 2 << 20);
+  return size;
+}
+
+// Bits of sums depend on it, so it may not depend on the product.
+const Blocks& blocks() { return HWY_TARGET == HWY_AVX3 && second_cache() >= 2 << 20 ? kFlat : kDeep; }
 
 // An operand as it is stored: element (i, l) is at data[i * row + l * col]. One of the strides is 1.
 template <class T>
@@ -149,10 +167,10 @@ bool fit_first_cache(int64_t step) {
 // block.
 template <class T>
 int64_t block_rows(int64_t m, int64_t depth) {
-  static const int64_t cache = std::clamp<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), 512 << 10, 2 << 20);
-  const int64_t row = int64_t(sizeof(T)) * depth, tiles = (m + kRows - 1) / kRows;
-  if (m <= kMostBlockRows + kRows && m * row <= cache / 2) return tiles * kRows;
-  const int64_t most = std::clamp<int64_t>(cache / 4 / row, kRows, kMostBlockRows) / kRows;
+  const Blocks& sizes = blocks();
+  const int64_t cache = second_cache(), row = int64_t(sizeof(T)) * depth, tiles = (m + kRows - 1) / kRows;
+  if (m <= sizes.most_rows + kRows && m * row <= cache / 2) return tiles * kRows;
+  const int64_t most = std::clamp<int64_t>(cache / sizes.cache_part / row, kRows, sizes.most_rows) / kRows;
   const int64_t blocks = (tiles + most - 1) / most;
   return (tiles + blocks - 1) / blocks * kRows;
 }
@@ -162,18 +180,21 @@ int64_t block_rows(int64_t m, int64_t depth) {
 template <class T>
 void multiply_blocks(int64_t m, int64_t n, int64_t depth, const Rows<T>& a, const Panels<T>& b,
                      const Operand<T>* to_pack, T* packed, T* c, int64_t ldc, bool adds, const Epilogue<T>& finish,
-                     Ahead<T>& ahead) {
+                     bool sparse, Ahead<T>& ahead) {
+  const int64_t most_lines = !kFetches ? 0 : sparse ? depth / kSpacing : depth;
   Poller poll;
   for (int64_t j = 0; j < n; j += kCols<T>, poll((m + (to_pack ? kCols<T> : 0)) * depth)) {
     Ahead<T> panel;
+    // Whether the first tile packs the panel, while it computes.
+    const bool tile_packs = to_pack && sparse && to_pack->row == 1 && j + kCols<T> <= n;
     if (to_pack) {
-      pack_panel<kCols<T>>(to_pack->at(j, 0), std::min(kCols<T>, n - j), depth, packed + j * depth);
+      if (!tile_packs) pack_panel<kCols<T>>(to_pack->at(j, 0), std::min(kCols<T>, n - j), depth, packed + j * depth);
       const int64_t next = std::min(kCols<T>, n - j - kCols<T>);
       if (next > 0) panel = Ahead<T>(to_pack->at(j + kCols<T>, 0), next, depth);
     } else if (b.row == kCols<T> && j + kCols<T> < n) {
       panel = Ahead<T>(b.data + (j / kCols<T> + 1) * b.panel, kCols<T> * depth);
     }
-    const auto fetch = [&] { return (panel.done() ? ahead : panel).take(kFetches ? depth : 0); };
+    const auto fetch = [&] { return (panel.done() ? ahead : panel).take(most_lines); };
     Tile<T> tile{.depth = depth,
                  .a_row = a.row,
                  .a_step = 1,
@@ -196,15 +217,25 @@ void multiply_blocks(int64_t m, int64_t n, int64_t depth, const Rows<T>& a, cons
       tile.a = a.packed + (i - a.direct) * depth, tile.c = c + i * ldc + j;
       tile.rows = std::min<int64_t>(kRows, m - i);
       tile.fetch = fetch();
-      multiply_rows(tile);
+      if (!sparse) {
+        multiply_rows(tile);
+      } else if constexpr (HWY_TARGET == HWY_AVX3) {
+        if (i == 0 && tile_packs) {
+          Tile<T> first = tile;
+          first.b = to_pack->at(j, 0).data, first.b_row = to_pack->col, first.packed = packed + j * depth;
+          multiply_tile<T, kRows, true, Fetching::kSparse, true>(first);
+        } else {
+          multiply_rows<T, true, Fetching::kSparse>(tile);
+        }
+      }
     }
   }
 }
 
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-// The right side as it is stored, unless `packed` is set: its depths of at most kDepth rows one after the other, each
-// packed as one block of `columns` columns. The product takes those from `first` on. Both are multiples of kCols.
+// The right side as it is stored, unless `packed` is set: its depths of at most Blocks::depth rows one after the other,
+// each packed as one block of `columns` columns. The product takes those from `first` on. Both are multiples of kCols.
 template <class T>
 struct Right {
   Operand<T> stored;
@@ -215,20 +246,25 @@ struct Right {
 template <class T>
 void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<T>& b, T* c, int64_t ldc, bool adds,
               const Epilogue<T>& finish) {
-  const int64_t depth_limit = std::min(kDepth, k), most_rows = block_rows<T>(m, depth_limit);
+  const Blocks& sizes = blocks();
+  const int64_t most_depth = sizes.depth, most_cols = sizes.cols;
+  const int64_t depth_limit = std::min(most_depth, k), most_rows = block_rows<T>(m, depth_limit);
+  const bool tiles_pack = b.stored.row == 1 && !b.packed, many = m > 2 * kUnpackedRows || n > kFewCols;
+  const bool sparse = sizes.fetching == Fetching::kSparse && m > kUnpackedRows && (tiles_pack || many);
   // Few panels of b do not repay that rows are packed.
-  const bool direct = a.col == 1 && (a.row <= kDepth || n <= kBlockCols) && fit_first_cache(a.row * int64_t(sizeof(T)));
+  const bool direct =
+      !sparse && a.col == 1 && (a.row <= most_depth || n <= most_cols) && fit_first_cache(a.row * int64_t(sizeof(T)));
   const int64_t a_size = round_up(most_rows * depth_limit, 16);
-  const int64_t b_size = b.packed ? 0 : round_up(std::min(kBlockCols, n), kCols<T>) * depth_limit;
+  const int64_t b_size = b.packed ? 0 : round_up(std::min(most_cols, n), kCols<T>) * depth_limit;
   const Scratch<T> packed_a_memory(a_size + b_size);
   T* const packed_a = packed_a_memory;
   T* packed_b = packed_a + a_size;
   const bool in_place = b.stored.row == 1 && m <= kUnpackedRows && !b.packed;
-  for (int64_t j = 0; j < n; j += kBlockCols) {
-    const int64_t cols = std::min(kBlockCols, n - j);
+  for (int64_t j = 0; j < n; j += most_cols) {
+    const int64_t cols = std::min(most_cols, n - j);
     const int64_t whole = in_place ? cols / kCols<T> * kCols<T> : 0;  // columns of b that are read without packing
-    for (int64_t l = 0; l < k; l += kDepth) {
-      const int64_t depth = std::min(kDepth, k - l);
+    for (int64_t l = 0; l < k; l += most_depth) {
+      const int64_t depth = std::min(most_depth, k - l);
       const Epilogue<T> last = l + depth == k ? finish.from(j) : Epilogue<T>{};
       const T* panels = b.packed ? b.packed + l * b.columns + (b.first + j) * depth : packed_b;
       const Operand<T> unpacked = b.stored.at(j + whole, l);
@@ -243,12 +279,12 @@ void multiply(int64_t m, int64_t n, int64_t k, const Operand<T>& a, const Right<
         if (i + count < m)
           ahead = {a.at(i + count, l), std::min(most_rows, m - i - count), depth};
         else if (l + depth < k)
-          ahead = {a.at(0, l + depth), std::min(most_rows, m), std::min(kDepth, k - l - depth)};
+          ahead = {a.at(0, l + depth), std::min(most_rows, m), std::min(most_depth, k - l - depth)};
         multiply_blocks<T>(count, whole, depth, rows, {b.stored.at(j, l).data, b.stored.col, kCols<T>}, nullptr,
-                           nullptr, to, ldc, adds || l > 0, last, ahead);
+                           nullptr, to, ldc, adds || l > 0, last, sparse, ahead);
         multiply_blocks<T>(count, cols - whole, depth, rows, {panels, kCols<T>, kCols<T> * depth},
                            i == 0 && !b.packed ? &unpacked : nullptr, packed_b, to + whole, ldc, adds || l > 0,
-                           last.from(whole), ahead);
+                           last.from(whole), sparse, ahead);
       }
     }
   }
@@ -272,8 +308,9 @@ PG_GEMM_SIMD(f64, double)
 
 void pack_right(bool trans_b, int64_t n, int64_t k, const float* b, float* packed) {
   const Operand<float> columns = columns_of(trans_b, b, trans_b ? k : n);
-  for (int64_t l = 0; l < k; l += kDepth)
-    pack_block<kCols<float>>(columns.at(0, l), n, std::min(kDepth, k - l), packed + l * round_up(n, kCols<float>));
+  const int64_t depth = blocks().depth;
+  for (int64_t l = 0; l < k; l += depth)
+    pack_block<kCols<float>>(columns.at(0, l), n, std::min(depth, k - l), packed + l * round_up(n, kCols<float>));
 }
 
 void multiply_packed(int64_t m, int64_t n, int64_t k, const float* a, const float* packed, int64_t first, int64_t count,

@@ -14,8 +14,8 @@ struct Epilogue {
   Epilogue from(int64_t column) const { return {bias ? bias + column : nullptr, relu}; }
 };
 
-// A product is summed in steps of this many elements of k: the products of two pieces, cut at a multiple of it, have
-// the bits of one when the second is added to the first.
+// A product is summed in steps that divide this many elements of k: the products of two pieces, cut at a multiple of
+// it, have the bits of one when the second is added to the first.
 constexpr int64_t kGemmDepth = 1024;
 
 // Row-major c[m, n] = op(a)[m, k] * op(b)[k, n] for m, n, k >= 1; op transposes if asked. lda, ldb and ldc are

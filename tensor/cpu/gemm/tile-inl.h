@@ -95,7 +95,12 @@ struct Fetch {
   const char* first = nullptr;
   int64_t stride = 0, lines = 0;
 };
-constexpr bool kFetches = HWY_TARGET <= HWY_AVX2;  // a tile fetches a line in each step of its depth
+constexpr bool kFetches = HWY_TARGET <= HWY_AVX2;  // tiles fetch lines while they compute
+
+// When a tile fetches lines: one in each step of its depth, or one in kSpacing steps, and those of c like that too. A
+// core that waits long for its last-level cache has few fetches on the way at once, and loads wait behind them.
+enum class Fetching { kDense, kSparse };
+constexpr int64_t kSpacing = 8;
 
 template <class T>
 struct Tile {
@@ -107,7 +112,8 @@ struct Tile {
   int64_t ldc, rows, cols;  // rows and columns of c, at most kRows x kCols
   bool adds;                // adds to c instead of overwriting it
   Epilogue<T> finish = {};  // of the columns of the tile
-  Fetch fetch = {};         // what later tiles read; at most `depth` lines
+  T* packed = nullptr;      // where b goes, as a panel, if the tile packs it
+  Fetch fetch = {};         // what later tiles read; at most `depth` lines, or a line in kSpacing steps
 };
 
 // Stores the sums of a row from a column of the tile on, after what follows them.
@@ -126,9 +132,10 @@ HWY_INLINE void finish_vector(D d, V sum, const Tile<T>& p, int64_t column, T* t
     hn::StoreU(sum, d, to);
 }
 
-// Computes R rows of a tile. Reads R rows of a, also where p.rows is less.
-template <class T, int R, bool kPackedA = true>
+// Computes R rows of a tile. Reads R rows of a, also where p.rows is less. If it packs b, reads kCols columns of it.
+template <class T, int R, bool kPackedA = true, Fetching kFetching = Fetching::kDense, bool kPacksB = false>
 void multiply_tile(const Tile<T>& p) {
+  constexpr bool kSparse = kFetching == Fetching::kSparse;
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr int64_t kLanes = int64_t(hn::MaxLanes(d));
@@ -138,27 +145,41 @@ void multiply_tile(const Tile<T>& p) {
     PERIGEE_UNROLL
     for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::Zero(d);
   }
-  for (int64_t i = 0; i < p.rows; ++i)  // of c, so that it is there when the sums are finished
+  for (int64_t i = 0; !kSparse && i < p.rows; ++i)  // of c, so that it is there when the sums are finished
     for (int j = 0; j < kVectors; ++j) __builtin_prefetch(p.c + i * p.ldc + j * kLanes, 1);
   const T *a = p.a, *b = p.b;
   const int64_t a_row = kPackedA ? 1 : p.a_row;
   // A tile without lines to fetch fetches one of b: that costs less than a second loop, whose end is predicted wrongly.
   const char* line = p.fetch.lines > 0 ? p.fetch.first : reinterpret_cast<const char*>(b);
-  for (int64_t l = 0; l < p.depth; ++l) {
+  const T* c = p.c;  // what is fetched next of it
+  int64_t c_row = 0;
+  for (int64_t l = 0; l < p.depth;) {
     if constexpr (kFetches) {
       __builtin_prefetch(line, 0, 2);
-      line += l < p.fetch.lines ? p.fetch.stride : 0;
+      line += l < p.fetch.lines * (kSparse ? kSpacing : 1) ? p.fetch.stride : 0;
     }
-    V bv[kVectors];
-    PERIGEE_UNROLL
-    for (int j = 0; j < kVectors; ++j) bv[j] = hn::LoadU(d, b + j * kLanes);
-    PERIGEE_UNROLL
-    for (int i = 0; i < R; ++i) {
-      const V av = hn::Set(d, a[i * a_row]);
+    if (kSparse && l < kVectors * p.rows * kSpacing) {
+      __builtin_prefetch(c, 1);
+      c += p.ldc;
+      if (++c_row == p.rows) c_row = 0, c += kLanes - p.rows * p.ldc;
+    }
+    const int64_t end = kSparse ? std::min(l + kSpacing, p.depth) : l + 1;
+    for (; l < end; ++l) {
+      V bv[kVectors];
       PERIGEE_UNROLL
-      for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
+      for (int j = 0; j < kVectors; ++j) bv[j] = hn::LoadU(d, b + j * kLanes);
+      if constexpr (kPacksB) {
+        PERIGEE_UNROLL
+        for (int j = 0; j < kVectors; ++j) hn::StoreU(bv[j], d, p.packed + l * kCols<T> + j * kLanes);
+      }
+      PERIGEE_UNROLL
+      for (int i = 0; i < R; ++i) {
+        const V av = hn::Set(d, a[i * a_row]);
+        PERIGEE_UNROLL
+        for (int j = 0; j < kVectors; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
+      }
+      a += kPackedA ? kRows : p.a_step, b += p.b_row;
     }
-    a += kPackedA ? kRows : p.a_step, b += p.b_row;
   }
   const bool plain = p.cols == kCols<T> && !p.finish.bias && !p.finish.relu, adds = p.adds;
   PERIGEE_UNROLL
@@ -176,16 +197,16 @@ void multiply_tile(const Tile<T>& p) {
 }
 
 // Computes the rows of a tile, with as few rows in registers as they need.
-template <class T, bool kPackedA = true>
+template <class T, bool kPackedA = true, Fetching kFetching = Fetching::kDense>
 void multiply_rows(const Tile<T>& p) {
   if (p.rows * 3 > kRows * 2)
-    multiply_tile<T, kRows, kPackedA>(p);
+    multiply_tile<T, kRows, kPackedA, kFetching>(p);
   else if (p.rows * 2 > kRows)
-    multiply_tile<T, kRows * 2 / 3, kPackedA>(p);
+    multiply_tile<T, kRows * 2 / 3, kPackedA, kFetching>(p);
   else if (p.rows * 3 > kRows)
-    multiply_tile<T, kRows / 2, kPackedA>(p);
+    multiply_tile<T, kRows / 2, kPackedA, kFetching>(p);
   else
-    multiply_tile<T, kRows / 3, kPackedA>(p);
+    multiply_tile<T, kRows / 3, kPackedA, kFetching>(p);
 }
 
 }  // namespace pg::cpu::HWY_NAMESPACE
