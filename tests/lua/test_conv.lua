@@ -282,3 +282,22 @@ t.test("large convolutions apply any activation to all of their result", functio
     end
   end
 end)
+
+t.test("a convolution of 1 x 1 is a product of pixels and weights", function()
+  local x, w, b = pg.randn(2, 64, 40, 40), pg.randn(96, 64, 1, 1) * 0.2, pg.randn(96)
+  local next_weight = pg.randn(8, 96, 3, 3) * 0.1
+  local pixels = x:permute(1, 3, 4, 2):matmul(w:reshape(96, 64):t()) + b
+  for _, act in ipairs{"relu", "silu"} do
+    local expected = pg[act](pixels):permute(1, 4, 2, 3):contiguous()
+    local function layers(v)
+      local y = pg[act](v:conv2d(w, b))
+      return y, y:conv2d(next_weight)  -- so that the layout is kept
+    end
+    local plan = pg.jit(layers)
+    for _, f in ipairs{layers, plan, plan, plan} do
+      local y, z = f(x)
+      t.close(y, expected, {atol = 1e-4, rtol = 1e-4})
+      t.close(z, expected:conv2d(next_weight), {atol = 1e-3, rtol = 1e-4})
+    end
+  end
+end)
