@@ -6,11 +6,7 @@
 
 #include <hwy/base.h>
 
-#include "tensor/cpu/isa.h"
-
 #if HWY_ARCH_X86
-#include <cpuid.h>
-
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12's header makes undefined values by self-assignment
 #ifndef __clang__
@@ -19,58 +15,12 @@
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <type_traits>
 
 #include "tensor/cpu/loops.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
-
-namespace pg::cpu {
-namespace {
-
-// Asks Linux for the tiles. It refuses where the signal stack of a thread is too small for their contents.
-bool may_use_tiles() {
-  constexpr int kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
-  return isa() >= Isa::kAmx && syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
-}
-
-bool has_pairs() {
-  unsigned a, b, c, d;
-  return isa() >= Isa::kAvx512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
-}
-
-// On Intel's cores float32 products are twice as fast as those of pairs (Sapphire Rapids: 1.6 cycles for one of 512
-// bits), on AMD's half as fast.
-bool pairs_are_fast() {
-  unsigned a, b, c, d;
-  return __get_cpuid(0, &a, &b, &c, &d) && b != signature_INTEL_ebx;
-}
-
-Bf16Unit chosen_unit() {
-  if (may_use_tiles()) return Bf16Unit::kTiles;
-  return has_pairs() && pairs_are_fast() ? Bf16Unit::kPairs : Bf16Unit::kNone;
-}
-
-Bf16Unit& unit() {
-  static Bf16Unit unit = chosen_unit();
-  return unit;
-}
-
-}  // namespace
-
-Bf16Unit bf16_unit() { return unit(); }
-
-bool use_bf16_unit(Bf16Unit asked) {
-  if ((asked == Bf16Unit::kTiles && !may_use_tiles()) || (asked == Bf16Unit::kPairs && !has_pairs())) return false;
-  unit() = asked;
-  return true;
-}
-
-}  // namespace pg::cpu
 
 // What follows runs only where the CPU has a unit.
 HWY_PUSH_ATTRIBUTES("avx512f,avx512vl,avx512dq,avx512bw,avx512bf16,amx-tile,amx-bf16")
@@ -402,7 +352,7 @@ Multiply multiply_of(int64_t rows, int64_t columns) {
                                             {multiply_tiles<2, 1>, multiply_tiles<2, 2>}};
   static constexpr Multiply kPairs[2][2] = {{multiply_pairs<1, 1>, multiply_pairs<1, 2>},
                                             {multiply_pairs<2, 1>, multiply_pairs<2, 2>}};
-  return (unit() == Bf16Unit::kTiles ? kTiles : kPairs)[rows > kTileRows][columns > kTileRows];
+  return (bf16_unit() == Bf16Unit::kTiles ? kTiles : kPairs)[rows > kTileRows][columns > kTileRows];
 }
 
 int64_t blocks(int64_t n) { return (n + kSide - 1) / kSide; }
@@ -424,7 +374,7 @@ void multiply(const Product<T>& p) {
   uint16_t *const left = left_memory, *const right = right_memory;
   float* const sums = sums_memory;
   const bool takes_sums = !p.transposed && !p.c.finish.bias && !p.c.finish.relu;  // a float32 result, without more
-  const Tiles tiles(unit() == Bf16Unit::kTiles);
+  const Tiles tiles(bf16_unit() == Bf16Unit::kTiles);
   const auto multiply_rows = [&](int64_t i, int64_t kept, int64_t j, int64_t columns) {
     for (int64_t s = 0; s < steps; s += kStepsAtOnce) {
       const int64_t first = s * kStep, depth = std::min(kStepsAtOnce * kStep, p.depth - first);
@@ -491,8 +441,6 @@ void gemm_bf16(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, cons
 HWY_POP_ATTRIBUTES
 #else
 namespace pg::cpu {
-Bf16Unit bf16_unit() { return Bf16Unit::kNone; }
-bool use_bf16_unit(Bf16Unit asked) { return asked == Bf16Unit::kNone; }
 template <class A, class T>
 void gemm_bf16(bool, bool, int64_t, int64_t, int64_t, const A*, int64_t, const BFloat16*, int64_t,
                const Bf16Result<T>&) {}
