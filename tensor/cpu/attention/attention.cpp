@@ -7,6 +7,7 @@
 #include "tensor/cpu/attention/attention_simd.h"
 #include "tensor/cpu/fill/dropout.h"
 #include "tensor/cpu/gemm/bf16.h"
+#include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/gemm/gemm_simd.h"
 #include "tensor/cpu/half.h"
 #include "tensor/cpu/scratch.h"
@@ -54,6 +55,8 @@ void multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const
   if (m * n * k == 0) return;
   if constexpr (std::is_same_v<E, BFloat16>)
     gemm_bf16(trans_a, trans_b, m, n, k, a.data, a.stride, b.data, b.stride, Bf16Result<float>{c, n, adds});
+  else if (!adds)  // a few queries are dot products
+    gemm<E>(trans_a, trans_b, m, n, k, a.data, a.stride, b.data, b.stride, c, n);
   else
     gemm_simd(trans_a, trans_b, m, n, k, a.data, a.stride, b.data, b.stride, c, n, adds);
 }

@@ -191,7 +191,7 @@ void attention_backward(const KernelArgs& a) {
   cpu::WorkVector<T> further(size_t(heads.count() * (shares - 1) * size), T(0));
   T* firsts = first_memory.data();
   if constexpr (std::is_same_v<E, T>) firsts = dq;
-  std::fill_n(firsts, heads.count() * size, T(0));
+  cpu::zero_bytes(firsts, heads.count() * size * int64_t(sizeof(T)));
   const int64_t grain = std::max<int64_t>(1, kMacsPerTask * shares / std::max<int64_t>(3 * heads.macs(), 1));
   parallel_for(heads.count() * shares, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
