@@ -37,8 +37,8 @@ constexpr int64_t kFewestChannels = 16;  // those of a vector
 constexpr double kMostWork = 0.7;
 // Up to this size the weights of the larger tile stay in the second-level cache or near it, and it is the faster one.
 constexpr size_t kLargeWeights = 4 << 20;
-// Each large weight is read once for this many tiles or more, because memory is slow. Its gradient is read and written.
-constexpr int64_t fewest_tiles(ConvPart part) { return part == ConvPart::kWeightGradient ? 48 : 12; }
+// Each large weight is read once for this many tiles or more, because memory is slow.
+constexpr int64_t kFewestTiles = 12;
 // A gradient of weights takes this memory at most beside its result.
 constexpr size_t kMostSums = 6 << 20;
 // From this number of larger tiles on, more images do not change what is faster.
@@ -198,8 +198,8 @@ class Trial {
 
 bool may_pay(const ConvShape& s, ConvPart part, int tile) {
   const Winograd conv(s, part, tile, ImageLayout::kChannelsFirst);
-  if (conv.packed_bytes() > kLargeWeights && conv.tiles() < fewest_tiles(part)) return false;
-  if (part == ConvPart::kWeightGradient && conv.packed_bytes() > kMostSums) return false;
+  if (conv.packed_bytes() > kLargeWeights && conv.tiles() < kFewestTiles) return false;
+  if (part == ConvPart::kWeightGradient && conv.sums_bytes() > kMostSums) return false;
   return double(conv.macs()) < kMostWork * double(s.macs());
 }
 

@@ -68,7 +68,9 @@ Winograd::Winograd(const ConvShape& s, ConvPart part, int tile, ImageLayout layo
 
 int64_t Winograd::panels() const { return ceil_div(s_.oc, kWinogradColumns); }
 
-size_t Winograd::packed_bytes() const { return size_t(t_ * t_ * panels() * s_.ic * kWinogradColumns) * sizeof(float); }
+int64_t Winograd::panel_size() const { return t_ * t_ * s_.ic * kWinogradColumns; }
+
+size_t Winograd::packed_bytes() const { return size_t(panels() * panel_size()) * sizeof(float); }
 
 void Winograd::pack(const float* w, void* packed) const { pack_panels(w, {0, panels()}, static_cast<float*>(packed)); }
 
@@ -164,7 +166,7 @@ void Winograd::transform_output(const Block& block, int64_t begin, int64_t end, 
 void Winograd::run(const float* a, const float* b, const void* packed, const float* bias, bool relu, float* out) const {
   if (part_ == ConvPart::kWeightGradient) return weight_gradient(a, b, out);
   if (packed) return convolve(a, static_cast<const float*>(packed), {0, panels()}, bias, relu, out);
-  const int64_t panel = t_ * t_ * s_.ic * kWinogradColumns, panel_bytes = panel * int64_t(sizeof(float));
+  const int64_t panel = panel_size(), panel_bytes = panel * int64_t(sizeof(float));
   const int64_t groups = ceil_div(panels(), std::max<int64_t>(1, kUnpackedBytes / panel_bytes));
   for (int64_t g = 0; g < groups; ++g) {
     const int64_t first = g * panels() / groups, count = (g + 1) * panels() / groups - first;

@@ -33,6 +33,9 @@ class Winograd {
   // conv_backward_weights(x, dy, dw), with images in the layout. `packed`: the result of pack(w), or null.
   void run(const float* a, const float* b, const void* packed, const float* bias, bool relu, float* out) const;
 
+  // The memory of a weight gradient for sums of products.
+  size_t sums_bytes() const { return size_t(panel_size() * panels_of_sums()) * sizeof(float); }
+
   // Not for weight gradients.
   size_t packed_bytes() const;
   void pack(const float* w, void* packed) const;
@@ -46,10 +49,14 @@ class Winograd {
   void pack_panels(const float* w, const Panels& panels, float* u) const;
   void convolve(const float* x, const float* u, const Panels& panels, const float* bias, bool relu, float* y) const;
   void weight_gradient(const float* x, const float* dy, float* dw) const;
-  void add_products(int64_t begin, int64_t end, const float* x, const float* dy, const Block& block, float* sums) const;
-  void transform_sums(const float* sums, float* dw) const;
+  void transform_tiles(int64_t begin, int64_t end, const float* x, const float* dy, const Block& block) const;
+  void add_products(int64_t begin, int64_t end, const Panels& panels, const Block& block, float* sums) const;
+  void transform_sums(const Panels& panels, const float* sums, float* dw) const;
 
   int64_t panels() const;
+  int64_t panel_size() const;
+  int64_t tiles_of_chunk() const;
+  int64_t panels_of_sums() const;
   template <class F>
   void for_segments(int64_t begin, int64_t end, F f) const;
   void transform_input(const float* x, int64_t begin, int64_t end, const Block& block) const;

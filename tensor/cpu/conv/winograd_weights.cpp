@@ -12,6 +12,9 @@ namespace {
 
 // The tiles whose transforms are held at a time.
 constexpr int64_t kChunkBytes = 4 << 20, kFewestTiles = 128;
+// Where all tiles are held at a time, sums of so many bytes are transformed before the next ones begin. Those of all
+// channels take up to four times the memory of the weights.
+constexpr int64_t kSumsBytes = 5 << 19;
 
 }  // namespace
 
@@ -34,23 +37,35 @@ void Winograd::transform_gradient(const float* dy, int64_t begin, int64_t end, c
   });
 }
 
-// The sums do not depend on the number of threads: each of them is computed by one, and chunks depend on the shape.
-void Winograd::weight_gradient(const float* x, const float* dy, float* dw) const {
+int64_t Winograd::tiles_of_chunk() const {
   const int64_t tile_bytes = t_ * t_ * (v_row_ + m_row_) * int64_t(sizeof(float));
-  const int64_t chunk = std::min(tiles(), std::max(kChunkBytes / tile_bytes, kFewestTiles));
-  const int64_t v_size = t_ * t_ * chunk * v_row_, m_size = t_ * t_ * chunk * m_row_;
-  const int64_t sums_size = t_ * t_ * s_.ic * panels() * kWinogradColumns;
-  const Scratch<float> base(v_size + m_size + sums_size);
-  const Block block{base, base + v_size, nullptr, chunk * v_row_, chunk * m_row_};
-  float* const sums = base + v_size + m_size;
-  for (int64_t first = 0; first < tiles(); first += chunk)
-    add_products(first, std::min(tiles(), first + chunk), x, dy, block, sums);
-  transform_sums(sums, dw);
+  return std::min(tiles(), std::max(kChunkBytes / tile_bytes, kFewestTiles));
 }
 
-// Adds the products of some tiles to the sums. The first tile overwrites them.
-void Winograd::add_products(int64_t first, int64_t last, const float* x, const float* dy, const Block& block,
-                            float* sums) const {
+int64_t Winograd::panels_of_sums() const {
+  if (tiles_of_chunk() < tiles()) return panels();
+  return std::clamp<int64_t>(kSumsBytes / int64_t(sizeof(float)) / panel_size(), 1, panels());
+}
+
+// The sums do not depend on the number of threads: each of them is computed by one, and chunks depend on the shape.
+void Winograd::weight_gradient(const float* x, const float* dy, float* dw) const {
+  const int64_t chunk = tiles_of_chunk(), part = panels_of_sums();
+  const int64_t v_size = t_ * t_ * chunk * v_row_, m_size = t_ * t_ * chunk * m_row_;
+  const Scratch<float> base(v_size + m_size + part * panel_size());
+  const Block block{base, base + v_size, nullptr, chunk * v_row_, chunk * m_row_};
+  float* const sums = base + v_size + m_size;
+  for (int64_t first = 0; first < tiles(); first += chunk) {
+    const int64_t last = std::min(tiles(), first + chunk);
+    transform_tiles(first, last, x, dy, block);
+    for (int64_t panel = 0; panel < panels(); panel += part) {
+      const Panels some{panel, std::min(part, panels() - panel)};
+      add_products(first, last, some, block, sums);
+      if (last == tiles()) transform_sums(some, sums, dw);
+    }
+  }
+}
+
+void Winograd::transform_tiles(int64_t first, int64_t last, const float* x, const float* dy, const Block& block) const {
   constexpr int64_t kTilesPerTask = 8;
   parallel_for(last - first, kTilesPerTask, [&](int64_t begin, int64_t end) {
     poll_kernel();
@@ -62,8 +77,13 @@ void Winograd::add_products(int64_t first, int64_t last, const float* x, const f
     transform_input(x, first + begin, first + end, own);
     transform_gradient(dy, first + begin, first + end, own);
   });
-  const int64_t strips = ceil_div(s_.ic, kWinogradRows), row = panels() * kWinogradColumns;
-  const int64_t macs = (last - first) * kWinogradRows * s_.oc;
+}
+
+// Adds the products of the tiles in the block to the sums of some panels. The first tile overwrites them.
+void Winograd::add_products(int64_t first, int64_t last, const Panels& panels, const Block& block, float* sums) const {
+  const int64_t strips = ceil_div(s_.ic, kWinogradRows), row = panels.count * kWinogradColumns;
+  const int64_t column = panels.first * kWinogradColumns, columns = std::min(row, s_.oc - column);
+  const int64_t macs = (last - first) * kWinogradRows * columns;
   parallel_for(t_ * t_ * strips, std::max<int64_t>(1, kMacsPerTask / macs), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end;) {
       poll_kernel();
@@ -71,13 +91,13 @@ void Winograd::add_products(int64_t first, int64_t last, const float* x, const f
       const int64_t count = std::min(end - i, strips - i % strips);
       winograd_multiply({.planes = 1,
                          .rows = std::min(s_.ic - channel, count * kWinogradRows),
-                         .columns = s_.oc,
+                         .columns = columns,
                          .depth = last - first,
                          .a = block.v + plane * block.plane + channel,
                          .a_plane = 0,
                          .a_row = 1,
                          .a_step = v_row_,
-                         .b = block.products + plane * block.product_plane,
+                         .b = block.products + plane * block.product_plane + column,
                          .b_plane = 0,
                          .b_row = m_row_,
                          .b_panel = kWinogradColumns,
@@ -90,19 +110,20 @@ void Winograd::add_products(int64_t first, int64_t last, const float* x, const f
   });
 }
 
-void Winograd::transform_sums(const float* sums, float* dw) const {
+void Winograd::transform_sums(const Panels& panels, const float* sums, float* dw) const {
   constexpr int64_t kDepth = 64, kTaps = 9, kPixel = kWinogradColumns;
-  const int64_t pieces = ceil_div(s_.ic, kDepth), row = panels() * kPixel, plane = s_.ic * row;
-  parallel_for(panels() * pieces, ceil_div(kMacsPerTask, kDepth * kPixel * t_ * t_ * kTransformMacs),
+  const int64_t pieces = ceil_div(s_.ic, kDepth), row = panels.count * kPixel, plane = s_.ic * row;
+  parallel_for(panels.count * pieces, ceil_div(kMacsPerTask, kDepth * kPixel * t_ * t_ * kTransformMacs),
                [&](int64_t begin, int64_t end) {
                  const Scratch<float> taps_memory(kDepth * kTaps * kPixel);
                  float* const taps = taps_memory;
                  for (int64_t i = begin; i < end; ++i) {
                    poll_kernel();
-                   const int64_t column = i / pieces * kPixel, count = std::min(kPixel, s_.oc - column);
+                   const int64_t own_column = i / pieces * kPixel, column = panels.first * kPixel + own_column;
+                   const int64_t count = std::min(kPixel, s_.oc - column);
                    const int64_t first = i % pieces * kDepth, depth = std::min(kDepth, s_.ic - first);
                    winograd_transform(int(m_), WinogradPart::kWeightSums,
-                                      {.from = sums + first * row + column,
+                                      {.from = sums + first * row + own_column,
                                        .from_row = t_ * plane,
                                        .from_col = plane,
                                        .from_tile = row,
