@@ -118,14 +118,33 @@ void MemoryPool::release(void* block, size_t size) {
     system_free(block, size);
 }
 
+void MemoryPool::release(const std::vector<Idle>& blocks) {
+  for (const Idle& idle : blocks) release(idle.block, idle.size);
+}
+
 void* MemoryPool::take(size_t size) {
   void* block = per_thread_ && size <= kLocalSize ? local_cache.take(size) : take_shared(size);
   return block ? block : allocate(size);
 }
 
 void* MemoryPool::take_briefly(size_t* size) {
-  void* block = *size >= kMapped ? take_larger(size) : nullptr;
-  return block ? block : take(*size);
+  if (*size < kMapped) return take(*size);
+  std::vector<Idle> smaller;
+  {
+    const std::lock_guard hold(lock_);
+    asked_ += *size;
+    const auto fits = std::find_if(lists_.begin() + class_index(*size), lists_.end(), [](auto& l) { return !l.empty(); });
+    if (fits != lists_.end()) {
+      const Idle idle = fits->back();
+      fits->pop_back();
+      cached_ -= int64_t(idle.size);
+      *size = idle.size;
+      return idle.block;
+    }
+    smaller = take_oldest(*size, 0);
+  }
+  release(smaller);
+  return allocate(*size);
 }
 
 void MemoryPool::give(void* block, size_t size) {
@@ -148,21 +167,8 @@ void* MemoryPool::take_shared(size_t size) {
     }
     if (size >= kMapped) stale = make_room(size);
   }
-  for (const Idle& idle : stale) release(idle.block, idle.size);
+  release(stale);
   return nullptr;
-}
-
-// Returns the smallest idle block that is large enough, or null.
-void* MemoryPool::take_larger(size_t* size) {
-  const std::lock_guard hold(lock_);
-  const auto fits = std::find_if(lists_.begin() + class_index(*size), lists_.end(), [](auto& l) { return !l.empty(); });
-  if (fits == lists_.end()) return nullptr;
-  const Idle idle = fits->back();
-  fits->pop_back();
-  asked_ += *size;
-  cached_ -= int64_t(idle.size);
-  *size = idle.size;
-  return idle.block;
 }
 
 void MemoryPool::give_shared(void* block, size_t size) {
@@ -194,23 +200,28 @@ void MemoryPool::flush() {
 std::vector<MemoryPool::Idle> MemoryPool::make_room(size_t size) {
   int64_t& missed = given_back_[size_t(class_index(size))];
   if (missed > 0) --missed, patience_ = std::min(patience_ * 1.25, kMostPatience);
-  std::vector<Idle> stale;
-  const uint64_t patience = uint64_t(patience_ * double(cached_.load()));
-  for (size_t freed = 0; freed < size;) {
+  std::vector<Idle> stale = take_oldest(size, uint64_t(patience_ * double(cached_.load())));
+  for (const Idle& idle : stale) ++given_back_[size_t(class_index(idle.size))];
+  return stale;
+}
+
+// Takes blocks out of the lists that were freed before `age` more bytes were requested, oldest first, until they have
+// `bytes` bytes.
+std::vector<MemoryPool::Idle> MemoryPool::take_oldest(size_t bytes, uint64_t age) {
+  std::vector<Idle> taken;
+  for (size_t freed = 0; freed < bytes;) {
     std::vector<Idle>* oldest = nullptr;
     for (int i = class_index(kMapped); i < kClasses; ++i) {
       std::vector<Idle>& list = lists_[size_t(i)];
       if (!list.empty() && (!oldest || list.front().since < oldest->front().since)) oldest = &list;
     }
-    if (!oldest || asked_ - oldest->front().since < patience) break;
-    const Idle idle = oldest->front();
+    if (!oldest || asked_ - oldest->front().since < age) break;
+    taken.push_back(oldest->front());
     oldest->erase(oldest->begin());
-    stale.push_back(idle);
-    ++given_back_[size_t(class_index(idle.size))];
-    freed += idle.size;
-    cached_ -= int64_t(idle.size);
+    freed += taken.back().size;
+    cached_ -= int64_t(taken.back().size);
   }
-  return stale;
+  return taken;
 }
 
 void MemoryPool::count(int64_t bytes) {

@@ -39,8 +39,8 @@ class MemoryPool {
   // Returns a block of `size` bytes (a class_size), 64-byte aligned with unspecified contents; null when there is no
   // memory.
   void* take(size_t size);
-  // The same for memory that is given back soon. Prefers an idle block of another size to a new one, and sets `size` to
-  // the size of the block.
+  // The same for memory that is given back soon. Prefers an idle block of a larger size to a new one, and sets `size` to
+  // the size of the block. A new one replaces idle blocks, all of which are smaller.
   void* take_briefly(size_t* size);
   // Takes back a block of take(size). Keeps it for reuse within limits.
   void give(void* block, size_t size);
@@ -64,10 +64,11 @@ class MemoryPool {
 
   void* allocate(size_t size);
   void release(void* block, size_t size);
+  void release(const std::vector<Idle>& blocks);
   void* take_shared(size_t size);
-  void* take_larger(size_t* size);
   void give_shared(void* block, size_t size);
   std::vector<Idle> make_room(size_t size);
+  std::vector<Idle> take_oldest(size_t bytes, uint64_t age);
 
   const MemorySource source_;
   const bool per_thread_;

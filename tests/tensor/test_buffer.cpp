@@ -89,6 +89,17 @@ TEST_CASE("buffer: memory for a short time comes from a larger block that is idl
   runtime.memory().flush();
 }
 
+TEST_CASE("buffer: new memory for a short time replaces idle blocks, which are too small") {
+  Runtime& runtime = Runtime::current();
+  runtime.memory().flush();
+  const auto largest = int64_t(MemoryPool::class_size((8 << 20) + 1));  // a buffer has a header
+  for (const int mib : {2, 3, 5, 8}) Buffer::allocate_briefly(Bytes(size_t(mib) << 20));
+  CHECK(runtime.memory().stats().cached == largest);
+  Buffer::allocate_briefly(Bytes(3 << 20));
+  CHECK(runtime.memory().stats().cached == largest);
+  runtime.memory().flush();
+}
+
 TEST_CASE("buffer: a thread reuses its small blocks, which survive other threads") {
   Ref<Buffer> b = Buffer::allocate({}, Bytes(100));
   const void* place = b->data;
