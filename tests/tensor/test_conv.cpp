@@ -142,6 +142,7 @@ TEST_CASE("large convolutions agree with plain loops") {
     check<float>(shape(2, 16, 16, 1, {5, 3, 1, 1}, {9, 3, 1, 1}, {17, 3, 1, 1}));
     check<float>(shape(4, 16, 32, 1, {}, {}, {600, 5, 1, 2}));
     check<float>(shape(64, 6, 16, 1, {}, {12, 5}, {12, 5}));
+    check<float>(shape(2, 128, 460, 1, {}, {7, 3, 2, 1}, {8, 3, 2, 1}));  // large weights
   }
   pg::Runtime::current().threads().resize(before);
 }

@@ -133,9 +133,9 @@ void ConvLast::run(const float* x, const float* w, const void* packed, const flo
       const Share& share = shares_[p];
       char* own = base + packed_bytes_ + p * part_bytes_;
       float* to = splits_channels() ? reinterpret_cast<float*>(own) : y + share.y;
-      const char* weights = packed ? static_cast<const char*>(packed) + packed_at(splits_channels() ? p : 0) : nullptr;
-      primitives_[p]->run(x + share.x, w + share.channel * weights_, weights, bias ? bias + share.channel : nullptr, to,
-                          own + result_bytes_);
+      const void* weights = w + share.channel * weights_;
+      if (packed) weights = static_cast<const char*>(packed) + packed_at(splits_channels() ? p : 0);
+      primitives_[p]->run(x + share.x, weights, bias ? bias + share.channel : nullptr, to, own + result_bytes_);
       finish(result_size(share.shape), to);
       if (splits_channels()) {
         const int64_t pixels = share.shape.n * share.shape.out_plane();

@@ -26,16 +26,19 @@ constexpr int64_t kLargePlane = 256;
 // shape.
 constexpr int64_t kLargeMacs = int64_t(4) << 20;
 
+constexpr int64_t kChannelUnit = 64;  // output channels that the library's kernels compute together
+constexpr int64_t kLargeWeights = 1 << 19;
+
 bool is_depthwise(const ConvShape& s) { return s.groups >= 8 && s.ic == s.groups && s.oc == s.groups; }
 
-// Calls run(part, first image, images) for `parts` shares in parallel. Returns false if any call did.
+// Calls run(part, first, count) for `parts` shares of [0, n) in parallel. Returns false if any call did.
 template <class F>
-bool split_images(const ConvShape& s, int64_t parts, F run) {
+bool split(int64_t n, int64_t parts, F run) {
   std::atomic<bool> ok{true};
   parallel_parts(parts, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       poll_kernel();
-      const int64_t first = p * s.n / parts, last = (p + 1) * s.n / parts;
+      const int64_t first = p * n / parts, last = (p + 1) * n / parts;
       if (!run(p, first, last - first)) ok = false;
     }
   });
@@ -78,6 +81,18 @@ int64_t weight_calls(const ConvShape& s, int64_t images) {
   return s.out_plane() < kLargePlane ? 1 : std::clamp<int64_t>(s.macs() / s.n * images / kMacsPerCall, 1, images);
 }
 
+// Large weights of small planes are cut by output channels: shares of the images would need an array for each sum.
+bool weights_by_channels(const ConvShape& s, const float* x, const float* dy, float* dw) {
+  const int64_t units = s.oc / kChannelUnit, parts = std::clamp<int64_t>(s.macs() / kOneDnnMacsPerCall, 4, units);
+  return split(units, parts, [&](int64_t, int64_t first, int64_t count) {
+    const int64_t channel = first * kChannelUnit;
+    ConvShape share = s;
+    share.oc = first + count < units ? count * kChannelUnit : s.oc - channel;
+    return onednn_conv_backward_weights(share, s.n, s.oc, x, dy + channel * s.out_plane(),
+                                        dw + channel * s.ic * s.taps());
+  });
+}
+
 }  // namespace
 
 bool prefers_primitive(const ConvShape& s, ConvPart part) {
@@ -95,7 +110,7 @@ int64_t weight_parts(int64_t size, int64_t most) {
 
 bool primitive_forward(const ConvShape& s, const float* x, const float* w, const float* bias, bool relu, float* y) {
   if (forward_by_last(s, x, w, bias, relu, y)) return true;
-  return split_images(s, image_shares(s), [&](int64_t, int64_t first, int64_t images) {
+  return split(s.n, image_shares(s), [&](int64_t, int64_t first, int64_t images) {
     float* out = y + first * s.oc * s.out_plane();
     if (!onednn_conv_forward(s, images, x + first * s.ic * s.in_plane(), w, bias, false, out)) return false;
     if (relu) rectify(images * s.oc * s.out_plane(), out);  // not by oneDNN, whose relu turns NaN into 0
@@ -104,25 +119,29 @@ bool primitive_forward(const ConvShape& s, const float* x, const float* w, const
 }
 
 bool primitive_backward_data(const ConvShape& s, const float* dy, const float* w, float* dx) {
-  return split_images(s, image_shares(s), [&](int64_t, int64_t first, int64_t images) {
+  return split(s.n, image_shares(s), [&](int64_t, int64_t first, int64_t images) {
     return onednn_conv_backward_data(s, images, dy + first * s.oc * s.out_plane(), w, dx + first * s.ic * s.in_plane());
   });
 }
 
 bool primitive_backward_weights(const ConvShape& s, const float* x, const float* dy, float* dw) {
-  const int64_t size = s.oc * (s.ic / s.groups) * s.taps(), parts = weight_parts(size, s.n);
+  const int64_t size = s.oc * (s.ic / s.groups) * s.taps();
+  if (s.groups == 1 && s.oc >= 4 * kChannelUnit && size >= kLargeWeights && s.out_plane() < kLargePlane)
+    return weights_by_channels(s, x, dy, dw);
+  const int64_t parts = weight_parts(size, s.n);
   const bool sums = weight_calls(s, s.n / parts + 1) > 1;
   const int64_t arrays = parts - 1 + (sums ? parts : 0);
   const Scratch<float> partial_memory(arrays * size);
   float* const partial = partial_memory;
   float* terms = partial + (parts - 1) * size;
-  const bool ok = split_images(s, parts, [&](int64_t part, int64_t first, int64_t images) {
+  const bool ok = split(s.n, parts, [&](int64_t part, int64_t first, int64_t images) {
     float* const sum = part == 0 ? dw : partial + (part - 1) * size;
     const int64_t calls = weight_calls(s, images);
     for (int64_t c = 0; c < calls; ++c) {
       const int64_t from = first + c * images / calls, count = first + (c + 1) * images / calls - from;
       float* const to = c == 0 ? sum : terms + part * size;
-      if (!onednn_conv_backward_weights(s, count, x + from * s.ic * s.in_plane(), dy + from * s.oc * s.out_plane(), to))
+      if (!onednn_conv_backward_weights(s, count, s.oc, x + from * s.ic * s.in_plane(),
+                                        dy + from * s.oc * s.out_plane(), to))
         return false;
       if (c > 0) add_parts(sum, to, 2, size);
       poll_kernel();

@@ -28,22 +28,28 @@ class RowWise final : public PreparedKernel {
     large_ = rows % parts ? Primitive(make(rows / parts + 1)) : small_;
     if (!ready()) return;
     part_bytes_ = (std::max(small_->scratch_bytes, large_->scratch_bytes) + 63) / 64 * 64;
-    scratch_bytes = part_bytes_ * size_t(parts);
     packed_bytes = small_->packed_bytes;
+    packed_end_ = (packed_bytes + 63) / 64 * 64;
+    scratch_bytes = packed_end_ + part_bytes_ * size_t(parts);
     if (packed_bytes) packed_input = 1;
   }
   bool ready() const { return small_ && large_ && small_->packs_like(*large_); }
 
   void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const override {
-    const float *x = in[0].as<float>(), *w = in[1].as<float>(), *bias = in[2].as<float>();
+    const float *x = in[0].as<float>(), *bias = in[2].as<float>();
     float* y = out[0].as<float>();
+    const void* w = packed_bytes ? packed : in[1].as<float>();
+    if (!w) {
+      small_->pack(in[1].as<float>(), scratch);
+      w = scratch;
+    }
     parallel_parts(parts_, [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p) {
         poll_kernel();
         const int64_t first = p * rows_ / parts_, count = (p + 1) * rows_ / parts_ - first;
         const OneDnnPrepared& share = count == rows_ / parts_ ? *small_ : *large_;
-        share.run(x + first * x_row_, w, packed, bias, y + first * y_row_,
-                  static_cast<char*>(scratch) + size_t(p) * part_bytes_);
+        share.run(x + first * x_row_, w, bias, y + first * y_row_,
+                  static_cast<char*>(scratch) + packed_end_ + size_t(p) * part_bytes_);
         finish_(count * y_row_, y + first * y_row_);
       }
     });
@@ -58,7 +64,7 @@ class RowWise final : public PreparedKernel {
   int64_t rows_, parts_, x_row_, y_row_;
   Finish finish_;
   Primitive small_, large_;
-  size_t part_bytes_ = 0;
+  size_t packed_end_ = 0, part_bytes_ = 0;
 };
 
 class PreparedConvLast final : public PreparedKernel {
@@ -154,6 +160,7 @@ std::unique_ptr<const PreparedKernel> prepare_conv_last(const ConvShape& s, bool
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv_gradient(const ConvShape& s, ConvPart part) {
+  if (winograd_tile(s, part)) return nullptr;
   auto direct = DirectConv::make(s, part);
   if (!direct) return nullptr;
   return std::make_unique<DirectConvKernel>(std::move(*direct), std::nullopt);

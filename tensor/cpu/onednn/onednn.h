@@ -23,17 +23,18 @@ inline constexpr int64_t kOneDnnMacsPerCall = int64_t(1) << 32;
 bool onednn_conv_forward(const ConvShape& s, int64_t images, const float* x, const float* w, const float* bias,
                          bool relu, float* y);
 bool onednn_conv_backward_data(const ConvShape& s, int64_t images, const float* dy, const float* w, float* dx);
-bool onednn_conv_backward_weights(const ConvShape& s, int64_t images, const float* x, const float* dy, float* dw);
+// dy holds s.oc of the `channels` channels of images.
+bool onednn_conv_backward_weights(const ConvShape& s, int64_t images, int64_t channels, const float* x, const float* dy,
+                                  float* dw);
 
 // A convolution that is prepared once. The operands have plain layouts; the weights may also have the layout
 // that the library prefers. Immutable: runs may overlap.
 class OneDnnPrepared {
  public:
   virtual ~OneDnnPrepared() = default;
-  // `packed`: the result of pack(w); w is not read then. The results are the same bits. `bias` must be null exactly
-  // when the preparation had none.
-  virtual void run(const float* x, const float* w, const void* packed, const float* bias, float* y,
-                   void* scratch) const = 0;
+  // `w`: the result of pack() if packed_bytes > 0, else the weights themselves. `bias` must be null exactly when the
+  // preparation had none.
+  virtual void run(const float* x, const void* w, const float* bias, float* y, void* scratch) const = 0;
   virtual void pack(const float* w, void* packed) const = 0;
   virtual bool packs_like(const OneDnnPrepared& other) const = 0;
 

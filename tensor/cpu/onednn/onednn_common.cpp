@@ -159,4 +159,14 @@ ConvDescs describe(const ConvShape& s, bool with_bias, int last_dims) {
   return d;
 }
 
+memory::desc some_channels(const ConvShape& s, int64_t channels) {
+  memory::dims dims{s.n, s.oc}, strides{channels * s.out_plane(), s.out_plane()};
+  int64_t step = s.out_plane();
+  for (int i = 3 - spatial_dims(s); i < 3; ++i) {
+    dims.push_back(s.out[i]);
+    strides.push_back(step /= s.out[i]);
+  }
+  return memory::desc(dims, Type::f32, strides);
+}
+
 }  // namespace pg::cpu::onednn

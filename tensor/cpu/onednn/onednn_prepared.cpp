@@ -50,7 +50,7 @@ class Borrowed {
   Arguments* arguments_;
 };
 
-// Reorders images into the layout that the library chose, and results back. Weights too, unless they are packed.
+// Reorders images into the layout that the library chose, and results back.
 class PreparedConv final : public OneDnnPrepared {
  public:
   PreparedConv(const ConvShape& s, bool bias, int last_dims) : has_bias_(bias), d_(describe(s, bias, last_dims)) {
@@ -58,7 +58,6 @@ class PreparedConv final : public OneDnnPrepared {
     primitive_ = dnnl::convolution_forward(pd);
     x_ = pd.src_desc(), w_ = pd.weights_desc(), y_ = pd.dst_desc(), pad_ = pd.scratchpad_desc();
     place(x_ != d_.px, x_, &at_x_);
-    place(w_ != d_.pw, w_, &at_w_);
     place(y_ != d_.py, y_, &at_y_);
     place(true, pad_, &at_pad_);
     if (x_ != d_.px) to_x_ = dnnl::reorder(empty_memory(d_.px), empty_memory(x_));
@@ -67,13 +66,12 @@ class PreparedConv final : public OneDnnPrepared {
     shared_ = make_arguments();
   }
 
-  void run(const float* x, const float* w, const void* packed, const float* bias, float* y,
-           void* scratch) const override {
+  void run(const float* x, const void* w, const float* bias, float* y, void* scratch) const override {
     const SingleThread single;
     char* base = static_cast<char*>(scratch);
     Borrowed args(shared_, busy_, [this] { return make_arguments(); });
-    args->set(DNNL_ARG_SRC, bring_in(d_.px, x_, to_x_, x, base + at_x_));
-    args->set(DNNL_ARG_WEIGHTS, packed ? packed : bring_in(d_.pw, w_, to_w_, w, base + at_w_));
+    args->set(DNNL_ARG_SRC, bring_in(x, base + at_x_));
+    args->set(DNNL_ARG_WEIGHTS, w);
     args->set(DNNL_ARG_DST, y_ == d_.py ? static_cast<void*>(y) : base + at_y_);
     args->set(DNNL_ARG_SCRATCHPAD, base + at_pad_);
     if (has_bias_) args->set(DNNL_ARG_BIAS, bias);
@@ -97,12 +95,11 @@ class PreparedConv final : public OneDnnPrepared {
     *at = scratch_bytes;
     if (needed) scratch_bytes += aligned(desc.get_size());
   }
-  // Returns the array in the library's layout; copies it to `to` only if the layouts differ.
-  static const void* bring_in(const memory::desc& plain, const memory::desc& inner, const dnnl::reorder& reorder,
-                              const float* data, char* to) {
-    if (plain == inner) return data;
-    memory from(plain, engine(), const_cast<float*>(data)), out(inner, engine(), to);
-    reorder.execute(stream(), from, out);
+  // Returns the images in the library's layout; copies them to `to` only if the layouts differ.
+  const void* bring_in(const float* x, char* to) const {
+    if (x_ == d_.px) return x;
+    memory from(d_.px, engine(), const_cast<float*>(x)), out(x_, engine(), to);
+    to_x_.execute(stream(), from, out);
     return to;
   }
   Arguments make_arguments() const {
@@ -120,7 +117,7 @@ class PreparedConv final : public OneDnnPrepared {
   dnnl::convolution_forward primitive_;
   memory::desc x_, w_, y_, pad_;
   dnnl::reorder to_x_, to_w_, from_y_;
-  size_t at_x_ = 0, at_w_ = 0, at_y_ = 0, at_pad_ = 0;
+  size_t at_x_ = 0, at_y_ = 0, at_pad_ = 0;
   mutable Arguments shared_;
   mutable std::atomic<bool> busy_{false};
 };

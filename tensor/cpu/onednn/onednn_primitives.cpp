@@ -22,6 +22,7 @@ struct ConvKey {
   ConvShape shape;
   ConvKind kind;
   int64_t bias, relu;
+  int64_t channels;  // of the images that the result's gradient is a part of
 };
 
 // One operand of a convolution, with its reorder between the plain layout and the one the library chose. `first` and
@@ -79,7 +80,7 @@ PreparedConv make_conv(const ConvKey& key) {
     const auto pd = usable(conv_weights_desc(d.x, d.w, d.y, d.dims, forward));
     p.primitive = dnnl::convolution_backward_weights(pd);
     p.first = operand(DNNL_ARG_SRC, d.px, pd.src_desc(), false, total);
-    p.second = operand(DNNL_ARG_DIFF_DST, d.py, pd.diff_dst_desc(), false, total);
+    p.second = operand(DNNL_ARG_DIFF_DST, some_channels(key.shape, key.channels), pd.diff_dst_desc(), false, total);
     p.result = operand(DNNL_ARG_DIFF_WEIGHTS, d.pw, pd.diff_weights_desc(), true, total);
     p.scratchpad = pd.scratchpad_desc();
   }
@@ -129,7 +130,7 @@ bool run_conv(const ConvKey& key, const float* first, const float* second, const
 }
 
 ConvKey conv_key(const ConvShape& s, int64_t images, ConvKind kind, bool bias, bool relu) {
-  ConvKey key{s, kind, bias, relu};
+  ConvKey key{s, kind, bias, relu, s.oc};
   key.shape.n = images;
   return key;
 }
@@ -145,8 +146,11 @@ bool onednn_conv_backward_data(const ConvShape& s, int64_t images, const float* 
   return run_conv(conv_key(s, images, ConvKind::kBackwardData, false, false), dy, w, nullptr, dx);
 }
 
-bool onednn_conv_backward_weights(const ConvShape& s, int64_t images, const float* x, const float* dy, float* dw) {
-  return run_conv(conv_key(s, images, ConvKind::kBackwardWeights, false, false), x, dy, nullptr, dw);
+bool onednn_conv_backward_weights(const ConvShape& s, int64_t images, int64_t channels, const float* x, const float* dy,
+                                  float* dw) {
+  ConvKey key = conv_key(s, images, ConvKind::kBackwardWeights, false, false);
+  key.channels = channels;
+  return run_conv(key, x, dy, nullptr, dw);
 }
 
 }  // namespace pg::cpu
