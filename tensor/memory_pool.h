@@ -39,8 +39,8 @@ class MemoryPool {
   // Returns a block of `size` bytes (a class_size), 64-byte aligned with unspecified contents; null when there is no
   // memory.
   void* take(size_t size);
-  // The same for memory that is given back soon. Prefers an idle block of a larger size to a new one, and sets `size` to
-  // the size of the block. A new one replaces idle blocks, all of which are smaller.
+  // The same for memory that is given back soon. Prefers an idle block of a larger size to a new one, and sets `size`
+  // to the size of the block. A new one replaces idle blocks, all of which are smaller.
   void* take_briefly(size_t* size);
   // Takes back a block of take(size). Keeps it for reuse within limits.
   void give(void* block, size_t size);
