@@ -133,7 +133,8 @@ void* MemoryPool::take_briefly(size_t* size) {
   {
     const std::lock_guard hold(lock_);
     asked_ += *size;
-    const auto fits = std::find_if(lists_.begin() + class_index(*size), lists_.end(), [](auto& l) { return !l.empty(); });
+    const auto fits =
+        std::find_if(lists_.begin() + class_index(*size), lists_.end(), [](auto& l) { return !l.empty(); });
     if (fits != lists_.end()) {
       const Idle idle = fits->back();
       fits->pop_back();

@@ -1,5 +1,6 @@
 #include "tensor/runtime.h"
 #include "tensor/cpu/conv/conv.h"
+#include "tensor/cpu/conv/conv_product.h"
 
 #include <doctest/doctest.h>
 
@@ -72,7 +73,14 @@ int64_t differences(const std::vector<T>& got, const std::vector<double>& want, 
 }
 
 template <class T>
-void check(const ConvShape& s) {
+struct Functions {
+  void (*forward)(const ConvShape&, const T* x, const T* w, const T* bias, bool relu, T* y) = conv_forward<T>;
+  void (*data)(const ConvShape&, const T* dy, const T* w, T* dx) = conv_backward_data<T>;
+  void (*weights)(const ConvShape&, const T* x, const T* dy, T* dw) = conv_backward_weights<T>;
+};
+
+template <class T>
+void check(const ConvShape& s, const Functions<T>& conv = {}) {
   CAPTURE(s.n);
   CAPTURE(s.ic);
   CAPTURE(s.oc);
@@ -90,10 +98,10 @@ void check(const ConvShape& s) {
   });
   for (size_t o = 0; o < y.size(); ++o)
     want_relu[o] = std::max(0.0, want_y[o] + bias[int64_t(o) / s.out_plane() % s.oc]);
-  conv_forward<T>(s, x.data(), w.data(), nullptr, false, plain.data());
-  conv_forward<T>(s, x.data(), w.data(), bias.data(), true, y.data());
-  conv_backward_data<T>(s, dy.data(), w.data(), dx.data());
-  conv_backward_weights<T>(s, x.data(), dy.data(), dw.data());
+  conv.forward(s, x.data(), w.data(), nullptr, false, plain.data());
+  conv.forward(s, x.data(), w.data(), bias.data(), true, y.data());
+  conv.data(s, dy.data(), w.data(), dx.data());
+  conv.weights(s, x.data(), dy.data(), dw.data());
   const double unit = sizeof(T) == 4 ? 2e-6 : 1e-13;
   const double over_k = unit * (4 + std::sqrt(double(s.ic / s.groups * s.taps())));
   const double over_positions = unit * (4 + 4 * std::sqrt(double(s.n * s.out_plane())));
@@ -143,6 +151,19 @@ TEST_CASE("large convolutions agree with plain loops") {
     check<float>(shape(4, 16, 32, 1, {}, {}, {600, 5, 1, 2}));
     check<float>(shape(64, 6, 16, 1, {}, {12, 5}, {12, 5}));
     check<float>(shape(2, 128, 460, 1, {}, {7, 3, 2, 1}, {8, 3, 2, 1}));  // large weights
+  }
+  pg::Runtime::current().threads().resize(before);
+}
+
+TEST_CASE("convolutions of 1 x 1 as products agree with plain loops") {
+  const Functions<float> products{pointwise_forward, pointwise_backward_data, pointwise_backward_weights};
+  const int before = pg::num_threads();
+  for (int threads : {1, 2, 5}) {
+    pg::Runtime::current().threads().resize(threads);
+    check(shape(1, 1, 1, 1, {}, {1, 1}, {1, 1}), products);
+    check(shape(3, 17, 70, 1, {}, {1, 1}, {5, 1}), products);
+    check(shape(7, 50, 33, 1, {}, {9, 1}, {11, 1}), products);
+    check(shape(2, 300, 250, 1, {3, 1}, {4, 1}, {5, 1}), products);
   }
   pg::Runtime::current().threads().resize(before);
 }

@@ -15,6 +15,7 @@
 #include "tensor/buffer.h"
 #include "tensor/cpu/conv/conv_last.h"
 #include "tensor/cpu/conv/conv_primitives.h"
+#include "tensor/cpu/conv/conv_product.h"
 #include "tensor/cpu/conv/winograd.h"
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/gemm/gemm_simd.h"
@@ -67,12 +68,12 @@ const Setting& asked() {
 
 struct Key {
   ConvShape shape;
-  int64_t part;  // a ConvPart, or kProduct
+  int64_t part;  // a ConvPart; for products kProduct + a ConvPart, or kProductLast
 
   bool operator<(const Key& other) const { return std::memcmp(this, &other, sizeof(Key)) < 0; }
 };
 
-constexpr int64_t kProduct = -1;
+constexpr int64_t kProduct = 3, kProductLast = 6;
 
 // Shapes with about as many images share a choice.
 Key key_of(ConvShape s, int64_t part) {
@@ -150,13 +151,22 @@ class Trial {
   Trial(const ConvShape& s, ConvPart part)
       : s_(s), part_(part), x_(s.n * s.ic * s.in_plane()), w_(s.oc * s.ic * s.taps()), y_(s.n * s.oc * s.out_plane()) {}
 
-  double direct() const {
-    if (part_ == ConvPart::kForward) return direct_last();
+  double direct() const { return part_ == ConvPart::kForward ? direct_last() : direct_first(); }
+
+  double direct_first() const {
     bool ok = true;
-    const double time = measured([&] {
-      ok = ok && (part_ == ConvPart::kInputGradient ? primitive_backward_data(s_, y_.get(), w_.get(), x_.get())
-                                                    : primitive_backward_weights(s_, x_.get(), y_.get(), w_.get()));
-    });
+    const auto run = [&] {
+      switch (part_) {
+        case ConvPart::kForward:
+          return primitive_forward(s_, x_.get(), w_.get(), nullptr, false, y_.get());
+        case ConvPart::kInputGradient:
+          return primitive_backward_data(s_, y_.get(), w_.get(), x_.get());
+        case ConvPart::kWeightGradient:
+          return primitive_backward_weights(s_, x_.get(), y_.get(), w_.get());
+      }
+      return false;
+    };
+    const double time = measured([&] { ok = ok && run(); });
     return ok ? time : 0;
   }
 
@@ -182,7 +192,20 @@ class Trial {
     return measured([&] { conv->run(x_.get(), w_.get(), weights, nullptr, no_finish, y_.get(), scratch.get()); });
   }
 
-  double product() const {
+  double product_first() const {
+    return measured([&] {
+      switch (part_) {
+        case ConvPart::kForward:
+          return pointwise_forward(s_, x_.get(), w_.get(), nullptr, false, y_.get());
+        case ConvPart::kInputGradient:
+          return pointwise_backward_data(s_, y_.get(), w_.get(), x_.get());
+        case ConvPart::kWeightGradient:
+          return pointwise_backward_weights(s_, x_.get(), y_.get(), w_.get());
+      }
+    });
+  }
+
+  double product_last() const {
     const int64_t rows = s_.n * s_.out_plane();
     const TrialArray packed(packed_size(s_.oc, s_.ic) * int64_t(sizeof(float)));
     pack_right(true, s_.oc, s_.ic, w_.get(), packed.get());
@@ -259,14 +282,15 @@ int winograd_tile(const ConvShape& s, ConvPart part) {
   return choice(key_of(s, int64_t(part)), 0, [&](const ConvShape& shape) { return fastest(shape, part); });
 }
 
-bool product_pays(const ConvShape& s) {
+bool product_pays(const ConvShape& s, ConvPart part, ImageLayout layout) {
   constexpr int64_t kFewestRows = 16;  // fewer rows are dot products, which read the weights as they are stored
   if (!s.is_pointwise() || s.n * s.out_plane() < kFewestRows || asked() || !worth_measuring(s)) return false;
-  return choice(key_of(s, kProduct), 0, [](const ConvShape& shape) {
+  const bool last = layout == ImageLayout::kChannelsLast;
+  return choice(key_of(s, last ? kProductLast : kProduct + int64_t(part)), 0, [&](const ConvShape& shape) {
     const TrialRuntime runtime;
-    const Trial trial(shape, ConvPart::kForward);
-    const double direct = trial.direct_last();
-    return int(direct == 0 || trial.product() * kWorthwhileProduct < direct);
+    const Trial trial(shape, part);
+    const double direct = last ? trial.direct_last() : trial.direct_first();
+    return int(direct == 0 || (last ? trial.product_last() : trial.product_first()) * kWorthwhileProduct < direct);
   });
 }
 

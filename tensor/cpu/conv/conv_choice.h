@@ -3,6 +3,7 @@
 #include <string>
 
 #include "tensor/cpu/conv/conv.h"
+#include "tensor/cpu/conv/winograd.h"
 
 namespace pg::cpu {
 
@@ -14,9 +15,9 @@ namespace pg::cpu {
 // thread: the choice depends neither on the number of threads nor on what else the machine does.
 int winograd_tile(const ConvShape& s, ConvPart part);
 
-// Whether this convolution of images (N, spatial..., C) is a product of pixels and weights, which is at least a
-// twentieth faster than the library's kernels. Measured and remembered likewise.
-bool product_pays(const ConvShape& s);
+// Whether this part of a convolution is a product of weights and images, which is at least a twentieth faster than the
+// library's kernels. Measured and remembered likewise. Gradients have the channels first.
+bool product_pays(const ConvShape& s, ConvPart part, ImageLayout layout);
 
 // Returns what is wrong with PERIGEE_CONV, or "".
 std::string conv_choice_error();

@@ -7,6 +7,9 @@ namespace pg::cpu {
 // Whether the functions below compute this part of a convolution.
 bool prefers_large(const ConvShape& s, ConvPart part);
 
+// Whether they do so by an algorithm that was measured to be faster than the library's.
+bool prefers_unpacked(const ConvShape& s, ConvPart part);
+
 // The arguments are those of the functions of conv.h. They return false, with nothing written, where the direct kernel
 // is faster or the library has no implementation.
 bool large_forward(const ConvShape& s, const float* x, const float* w, const float* bias, bool relu, float* y);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tensor/cpu/conv/conv_choice.h"
+#include "tensor/cpu/conv/conv_large.h"
 #include "tensor/cpu/conv/conv_last.h"
 #include "tensor/cpu/conv/conv_primitives.h"
 #include "tensor/cpu/conv/winograd.h"
@@ -140,7 +141,7 @@ std::unique_ptr<const PreparedKernel> row_wise(int64_t rows, int64_t parts, int6
 }  // namespace
 
 std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish) {
-  if (winograd_tile(s, ConvPart::kForward)) return nullptr;  // in training, weights are used only once
+  if (prefers_unpacked(s, ConvPart::kForward)) return nullptr;  // in training, weights are used only once
   if (auto direct = DirectConv::make(s, ConvPart::kForward))
     return std::make_unique<DirectConvKernel>(std::move(*direct), finish);
   if (!packs || !prefers_primitive(s, ConvPart::kForward)) return nullptr;
@@ -153,14 +154,15 @@ std::unique_ptr<const PreparedKernel> prepare_conv_last(const ConvShape& s, bool
     const Winograd conv(s, ConvPart::kForward, tile, ImageLayout::kChannelsLast);
     return std::make_unique<WinogradKernel>(conv, finish);
   }
-  if (product_pays(s)) return prepare_linear(s.n * s.out_plane(), s.oc, s.ic, true, finish);
+  if (product_pays(s, ConvPart::kForward, ImageLayout::kChannelsLast))
+    return prepare_linear(s.n * s.out_plane(), s.oc, s.ic, true, finish);
   auto conv = ConvLast::make(s, bias);
   if (!conv) return nullptr;
   return std::make_unique<PreparedConvLast>(std::move(conv), finish);
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv_gradient(const ConvShape& s, ConvPart part) {
-  if (winograd_tile(s, part)) return nullptr;
+  if (prefers_unpacked(s, part)) return nullptr;
   auto direct = DirectConv::make(s, part);
   if (!direct) return nullptr;
   return std::make_unique<DirectConvKernel>(std::move(*direct), std::nullopt);
