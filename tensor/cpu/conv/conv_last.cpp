@@ -1,6 +1,7 @@
 #include "tensor/cpu/conv/conv_last.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "tensor/cpu/gemm/gemm.h"
@@ -11,7 +12,7 @@ namespace {
 
 using Share = ConvLast::Share;
 
-constexpr int64_t kMacsPerShare = 2 << 20;  // less work than this does not repay a call of its own
+constexpr int64_t kMacsPerShare = 3 << 18;  // less work than this does not repay a call of its own
 constexpr int64_t kMacsPerElement = 8;      // that take as long as to read or write one
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -59,7 +60,7 @@ std::vector<Share> spatial_shares(const ConvShape& s, int64_t parts) {
 }
 
 std::vector<Share> channel_shares(const ConvShape& s, int64_t parts) {
-  constexpr int64_t kUnit = 64;  // channels that the library's kernels compute together
+  constexpr int64_t kUnit = 16;
   const int64_t units = (s.oc + kUnit - 1) / kUnit;
   parts = std::min(parts, units);
   std::vector<Share> out;
@@ -79,7 +80,8 @@ std::vector<std::vector<Share>> cuts(const ConvShape& s) {
   const int64_t weights = s.oc * (s.ic / s.groups) * s.taps(), image = s.oc * s.out_plane();
   const int64_t most = s.n > 2 ? std::clamp<int64_t>(s.n, 4, 16) : weights <= image ? 4 : 2;
   const int64_t elements = s.n * (s.ic * s.in_plane() + s.oc * s.out_plane());
-  const int64_t parts = std::clamp<int64_t>((s.macs() + kMacsPerElement * elements) / kMacsPerShare, 1, most);
+  const int64_t wanted = std::clamp<int64_t>((s.macs() + kMacsPerElement * elements) / kMacsPerShare, 1, most);
+  const int64_t parts = s.n == 1 ? int64_t(std::bit_floor(uint64_t(wanted))) : wanted;  // the same strips in all layers
   const int64_t calls = s.macs() / kOneDnnMacsPerCall;
   std::vector<std::vector<Share>> out;
   if (weights > image && s.n <= 2 && s.groups == 1 && parts > 1 && calls <= parts)
