@@ -130,16 +130,18 @@ void copy_transposed(const Layout& l, int run, const T* from, T* to) {
   const int outer_rank = outer_dims.rank;
   int64_t outer = 1;
   for (int i = 0; i < outer_rank; ++i) outer *= outer_dims.size[i];
-  constexpr int64_t strip = 64 / sizeof(T);  // a cache line
-  const int64_t strips = (rows + strip - 1) / strip;
-  const int64_t strip_bytes = std::min(rows, strip) * columns * int64_t(sizeof(T));
-  parallel_for(outer * strips, kParallelBytes / 2 / strip_bytes + 1, [&](int64_t begin, int64_t end) {
-    Walk walk(outer_dims, outer_rank, begin / strips);
+  constexpr int64_t line = 64 / sizeof(T), long_side = 4096, few = 4;  // `few`: channels of pixels
+  const int64_t strip = columns <= few ? long_side : line, strips = (rows + strip - 1) / strip;
+  const int64_t pieces = (columns + long_side - 1) / long_side, tasks = strips * pieces;
+  const int64_t task_bytes = std::min(rows, strip) * std::min(columns, long_side) * int64_t(sizeof(T));
+  parallel_for(outer * tasks, kParallelBytes / 2 / task_bytes + 1, [&](int64_t begin, int64_t end) {
+    Walk walk(outer_dims, outer_rank, begin / tasks);
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t first = i % strips * strip;
-      transpose(columns, std::min(strip, rows - first), from + walk.from + first, column_step,
-                to + walk.to + first * row_step, row_step);
-      if (i % strips == strips - 1) walk.next();
+      const int64_t row = i % tasks / pieces * strip, column = i % pieces * long_side;
+      transpose(std::min(long_side, columns - column), std::min(strip, rows - row),
+                from + walk.from + row + column * column_step, column_step, to + walk.to + row * row_step + column,
+                row_step);
+      if (i % tasks == tasks - 1) walk.next();
     }
   });
 }

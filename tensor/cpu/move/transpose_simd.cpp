@@ -115,8 +115,59 @@ void edge(int64_t rows, int64_t columns, const T* from, int64_t from_row, T* to,
 
 #endif
 
+// The channels of images: a few long rows to or from dense pixels. Returns how many pixels it wrote.
+template <int kRows, class T>
+int64_t to_pixels(int64_t pixels, const T* from, int64_t row, T* to) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= pixels; i += lanes, from += lanes, to += kRows * lanes) {
+    const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + row);
+    if constexpr (kRows == 2)
+      hn::StoreInterleaved2(a, b, d, to);
+    else if constexpr (kRows == 3)
+      hn::StoreInterleaved3(a, b, hn::LoadU(d, from + 2 * row), d, to);
+    else
+      hn::StoreInterleaved4(a, b, hn::LoadU(d, from + 2 * row), hn::LoadU(d, from + 3 * row), d, to);
+  }
+  return i;
+}
+template <int kRows, class T>
+int64_t from_pixels(int64_t pixels, const T* from, T* to, int64_t row) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= pixels; i += lanes, from += kRows * lanes, to += lanes) {
+    hn::Vec<decltype(d)> v[4];
+    if constexpr (kRows == 2)
+      hn::LoadInterleaved2(d, from, v[0], v[1]);
+    else if constexpr (kRows == 3)
+      hn::LoadInterleaved3(d, from, v[0], v[1], v[2]);
+    else
+      hn::LoadInterleaved4(d, from, v[0], v[1], v[2], v[3]);
+    for (int r = 0; r < kRows; ++r) hn::StoreU(v[r], d, to + r * row);
+  }
+  return i;
+}
+template <int kRows, class T>
+void few_rows(int64_t pixels, const T* from, int64_t from_row, T* to) {
+  const int64_t done = to_pixels<kRows>(pixels, from, from_row, to);
+  each(kRows, pixels - done, from + done, from_row, to + done * kRows, kRows);
+}
+template <int kColumns, class T>
+void few_columns(int64_t pixels, const T* from, T* to, int64_t to_row) {
+  const int64_t done = from_pixels<kColumns>(pixels, from, to, to_row);
+  each(pixels - done, kColumns, from + done * kColumns, kColumns, to + done, to_row);
+}
+
 template <class T>
 void matrix(int64_t rows, int64_t columns, const T* from, int64_t from_row, T* to, int64_t to_row) {
+  if (rows == to_row && rows == 2) return few_rows<2>(columns, from, from_row, to);
+  if (rows == to_row && rows == 3) return few_rows<3>(columns, from, from_row, to);
+  if (rows == to_row && rows == 4) return few_rows<4>(columns, from, from_row, to);
+  if (columns == from_row && columns == 2) return few_columns<2>(rows, from, to, to_row);
+  if (columns == from_row && columns == 3) return few_columns<3>(rows, from, to, to_row);
+  if (columns == from_row && columns == 4) return few_columns<4>(rows, from, to, to_row);
   constexpr int64_t n = kLine<T>;
   const int64_t c = columns / n * n;
   int64_t r = 0;
