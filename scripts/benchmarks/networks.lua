@@ -61,7 +61,7 @@ local function mobilenet(pg)
   local function layer(channels, kernel, stride, groups)
     return nn.Conv2D(channels, kernel, {strides = stride, padding = (kernel - 1) / 2, groups = groups, use_bias = false})
   end
-  local function relu6() return nn.HybridLambda(function(x) return x:clamp(0, 6) end) end
+  local function relu6() return nn.Activation("relu6") end
   local net = nn.HybridSequential{layer(32, 3, 2), nn.BatchNorm(), relu6()}
   local width = 32
   for _, stage in ipairs{{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}} do
