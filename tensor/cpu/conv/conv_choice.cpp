@@ -31,8 +31,8 @@ namespace {
 // Noise of measurements rarely changes the choice.
 constexpr double kWorthwhile = 1.1;
 constexpr double kWorthwhileProduct = 1.05;  // a product has no other rounding errors and takes no more memory
-// Work of about 100 microseconds. Less is not worth a measurement.
-constexpr int64_t kFewestMacs = 6 << 20;
+// Work of about 100 microseconds. Less is not worth a measurement, unless the library reorders images beside it.
+constexpr int64_t kFewestMacs = 6 << 20, kFewestReordered = 1 << 20;
 constexpr int64_t kFewestChannels = 16;  // those of a vector
 // Winograd's algorithm has to save at least this share of the multiplications, because it has transforms too.
 constexpr double kMostWork = 0.7;
@@ -269,8 +269,8 @@ int choice(const Key& key, int unknown, const F& measure) {
   return remembered().emplace(key, chosen).first->second;
 }
 
-bool worth_measuring(const ConvShape& s) {
-  return isa() >= Isa::kAvx2 && s.macs() >= kFewestMacs && std::min(s.ic, s.oc) >= kFewestChannels;
+bool worth_measuring(const ConvShape& s, int64_t fewest_macs = kFewestMacs) {
+  return isa() >= Isa::kAvx2 && s.macs() >= fewest_macs && std::min(s.ic, s.oc) >= kFewestChannels;
 }
 
 }  // namespace
@@ -284,8 +284,9 @@ int winograd_tile(const ConvShape& s, ConvPart part) {
 
 bool product_pays(const ConvShape& s, ConvPart part, ImageLayout layout) {
   constexpr int64_t kFewestRows = 16;  // fewer rows are dot products, which read the weights as they are stored
-  if (!s.is_pointwise() || s.n * s.out_plane() < kFewestRows || asked() || !worth_measuring(s)) return false;
   const bool last = layout == ImageLayout::kChannelsLast;
+  if (!s.is_pointwise() || s.n * s.out_plane() < kFewestRows || asked()) return false;
+  if (!worth_measuring(s, last ? kFewestMacs : kFewestReordered)) return false;
   return choice(key_of(s, last ? kProductLast : kProduct + int64_t(part)), 0, [&](const ConvShape& shape) {
     const TrialRuntime runtime;
     const Trial trial(shape, part);
