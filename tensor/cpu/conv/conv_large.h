@@ -1,4 +1,5 @@
-// Float32 convolutions of images (N, C, spatial...) that are large enough for oneDNN or for Winograd's algorithm.
+// Float32 convolutions of images (N, C, spatial...) that are large enough for oneDNN, for Winograd's algorithm or for
+// products of 1 x 1.
 #pragma once
 #include "tensor/cpu/conv/conv.h"
 

@@ -39,19 +39,18 @@ void pointwise_backward_data(const ConvShape& s, const float* dy, const float* w
                plane);
 }
 
-// Each thread adds the products of all images for some of the output channels.
+// Each thread adds the products of the images for its output channels.
 void pointwise_backward_weights(const ConvShape& s, const float* x, const float* dy, float* dw) {
   constexpr int64_t kUnit = 24;  // output channels: rows of two tiles
   const int64_t plane = s.out_plane(), units = (s.oc + kUnit - 1) / kUnit;
   const int64_t parts = std::clamp<int64_t>(s.macs() / kMacsPerTask, 1, std::min<int64_t>(units, num_threads()));
-  parallel_parts(parts, [&](int64_t begin, int64_t end) {
-    const int64_t first = begin * units / parts * kUnit, last = std::min(s.oc, end * units / parts * kUnit);
-    for (int64_t i = 0; i < s.n; ++i) {
+  for (int64_t i = 0; i < s.n; ++i)  // a region each, so that a job can be suspended between images
+    parallel_parts(parts, [&](int64_t begin, int64_t end) {
       poll_kernel();
+      const int64_t first = begin * units / parts * kUnit, last = std::min(s.oc, end * units / parts * kUnit);
       gemm_simd(false, true, last - first, s.ic, plane, dy + (i * s.oc + first) * plane, plane, x + i * s.ic * plane,
                 plane, dw + first * s.ic, s.ic, i > 0, {});
-    }
-  });
+    });
 }
 
 }  // namespace pg::cpu
