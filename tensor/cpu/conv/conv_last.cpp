@@ -60,7 +60,7 @@ std::vector<Share> spatial_shares(const ConvShape& s, int64_t parts) {
 }
 
 std::vector<Share> channel_shares(const ConvShape& s, int64_t parts) {
-  constexpr int64_t kUnit = 16;
+  constexpr int64_t kUnit = 16;  // channels of a vector
   const int64_t units = (s.oc + kUnit - 1) / kUnit;
   parts = std::min(parts, units);
   std::vector<Share> out;
