@@ -11,6 +11,7 @@
 #include <new>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include "tensor/buffer.h"
 #include "tensor/cpu/conv/conv_last.h"
@@ -154,20 +155,7 @@ class Trial {
   double direct() const { return part_ == ConvPart::kForward ? direct_last() : direct_first(); }
 
   double direct_first() const {
-    bool ok = true;
-    const auto run = [&] {
-      switch (part_) {
-        case ConvPart::kForward:
-          return primitive_forward(s_, x_.get(), w_.get(), nullptr, false, y_.get());
-        case ConvPart::kInputGradient:
-          return primitive_backward_data(s_, y_.get(), w_.get(), x_.get());
-        case ConvPart::kWeightGradient:
-          return primitive_backward_weights(s_, x_.get(), y_.get(), w_.get());
-      }
-      return false;
-    };
-    const double time = measured([&] { ok = ok && run(); });
-    return ok ? time : 0;
+    return channels_first(primitive_forward, primitive_backward_data, primitive_backward_weights);
   }
 
   double winograd(int tile) const {
@@ -193,16 +181,7 @@ class Trial {
   }
 
   double product_first() const {
-    return measured([&] {
-      switch (part_) {
-        case ConvPart::kForward:
-          return pointwise_forward(s_, x_.get(), w_.get(), nullptr, false, y_.get());
-        case ConvPart::kInputGradient:
-          return pointwise_backward_data(s_, y_.get(), w_.get(), x_.get());
-        case ConvPart::kWeightGradient:
-          return pointwise_backward_weights(s_, x_.get(), y_.get(), w_.get());
-      }
-    });
+    return channels_first(pointwise_forward, pointwise_backward_data, pointwise_backward_weights);
   }
 
   double product_last() const {
@@ -214,6 +193,24 @@ class Trial {
   }
 
  private:
+  // The time of this part by functions with the arguments of conv.h; 0 if one returns false.
+  template <class Forward, class Data, class Weights>
+  double channels_first(Forward forward, Data data, Weights weights) const {
+    bool ok = true;
+    const auto call = [&](auto f, auto... args) {
+      if constexpr (std::is_void_v<decltype(f(args...))>)
+        f(args...);
+      else
+        ok = ok && f(args...);
+    };
+    const double time = measured([&] {
+      if (part_ == ConvPart::kForward) return call(forward, s_, x_.get(), w_.get(), nullptr, false, y_.get());
+      if (part_ == ConvPart::kInputGradient) return call(data, s_, y_.get(), w_.get(), x_.get());
+      call(weights, s_, x_.get(), y_.get(), w_.get());
+    });
+    return ok ? time : 0;
+  }
+
   const ConvShape s_;
   const ConvPart part_;
   const TrialArray x_, w_, y_;

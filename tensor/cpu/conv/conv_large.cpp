@@ -24,7 +24,9 @@ bool product_pays(const ConvShape& s, ConvPart part) {
 
 bool prefers_unpacked(const ConvShape& s, ConvPart part) { return winograd_tile(s, part) || product_pays(s, part); }
 
-bool prefers_large(const ConvShape& s, ConvPart part) { return prefers_primitive(s, part) || winograd_tile(s, part); }
+bool prefers_large(const ConvShape& s, ConvPart part) {
+  return prefers_unpacked(s, part) || prefers_primitive(s, part);
+}
 
 bool large_forward(const ConvShape& s, const float* x, const float* w, const float* bias, bool relu, float* y) {
   if (by_winograd(s, ConvPart::kForward, x, w, bias, relu, y)) return true;

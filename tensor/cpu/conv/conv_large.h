@@ -5,7 +5,7 @@
 
 namespace pg::cpu {
 
-// Whether the functions below compute this part of a convolution.
+// Whether the functions below compute this part of a convolution. The first call for a shape measures what they use.
 bool prefers_large(const ConvShape& s, ConvPart part);
 
 // Whether they do so by an algorithm that was measured to be faster than the library's.

@@ -162,7 +162,6 @@ std::unique_ptr<const PreparedKernel> prepare_conv_last(const ConvShape& s, bool
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv_gradient(const ConvShape& s, ConvPart part) {
-  if (prefers_unpacked(s, part)) return nullptr;
   auto direct = DirectConv::make(s, part);
   if (!direct) return nullptr;
   return std::make_unique<DirectConvKernel>(std::move(*direct), std::nullopt);
