@@ -93,24 +93,20 @@ size_t block_size(Device device, size_t bytes) {
   return MemoryPool::class_size(kHeader + (device.is_cpu() ? bytes + guards : 0));
 }
 
-// Takes a block for a buffer, counted in the account. An account counts blocks of the size that is needed.
-void* take_block(MemoryPool& pool, size_t* size, bool brief, MemoryAccount* account, int64_t counted) {
-  if (account && !account->take(counted)) return nullptr;
-  void* block = brief && !account ? pool.take_briefly(size) : pool.take(*size);
-  if (!block && account) account->give(counted);
-  return block;
-}
-
-Buffer* try_allocate(Device device, Bytes wanted, bool brief) {
+Buffer* try_allocate(Device device, Bytes wanted) {
   if (wanted > kMaxBytes || wanted.count() > largest_request) return nullptr;
   const size_t bytes = wanted.count();
   const size_t guard = device.is_cpu() && guard_mode() ? kGuard : 0;
   Runtime& runtime = Runtime::current();
-  size_t size = block_size(device, bytes);
+  const size_t size = block_size(device, bytes);
   MemoryAccount* const account = MemoryAccount::current();
   const int64_t counted = counted_bytes(device, bytes, size);
-  void* block = take_block(runtime.memory(), &size, brief, account, counted);
-  if (!block) return nullptr;
+  if (account && !account->take(counted)) return nullptr;
+  void* const block = runtime.memory().take(size);
+  if (!block) {
+    if (account) account->give(counted);
+    return nullptr;
+  }
   ASAN_UNPOISON_MEMORY_REGION(block, size);
   Buffer* b = BufferAccess::construct(block);
   BufferAccess::account(b) = account;
@@ -144,16 +140,13 @@ Buffer* try_allocate(Device device, Bytes wanted, bool brief) {
 
 }  // namespace
 
-Ref<Buffer> Buffer::allocate(Device device, Bytes wanted) { return allocate(device, wanted, false); }
-Ref<Buffer> Buffer::allocate_briefly(Bytes wanted) { return allocate({}, wanted, true); }
-
-Ref<Buffer> Buffer::allocate(Device device, Bytes wanted, bool brief) {
+Ref<Buffer> Buffer::allocate(Device device, Bytes wanted) {
   const size_t bytes = wanted.count();
   const bool injected = injected_failure();
-  Buffer* b = injected ? nullptr : try_allocate(device, wanted, brief);
+  Buffer* b = injected ? nullptr : try_allocate(device, wanted);
   if (!b) {
     Runtime::current().memory().flush();
-    if (!injected) b = try_allocate(device, wanted, brief);
+    if (!injected) b = try_allocate(device, wanted);
   }
   if (!b) throw_out_of_memory(device, bytes);
   Runtime* const runtime = BufferAccess::runtime(b);

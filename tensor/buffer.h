@@ -17,8 +17,6 @@ class Buffer : public RefCounted<Buffer> {
  public:
   // Memory of the current runtime (tensor/runtime.h). Throws OutOfMemory. Zero bytes give a valid, empty buffer.
   static Ref<Buffer> allocate(Device device, Bytes bytes);
-  // The same on the CPU for memory that is released soon. It may be part of a larger block that is idle.
-  static Ref<Buffer> allocate_briefly(Bytes bytes);
   // Memory of the host's on the CPU, which is never written. When the buffer is destroyed, release(user, data) is
   // called, if it is set. Throws OutOfMemory, and then calls nothing.
   static Ref<Buffer> borrow(void* data, Bytes bytes, void (*release)(void* user, void* data), void* user);
@@ -34,7 +32,6 @@ class Buffer : public RefCounted<Buffer> {
  private:
   friend struct BufferAccess;
   Buffer() = default;
-  static Ref<Buffer> allocate(Device device, Bytes bytes, bool brief);
   size_t capacity_ = 0;
   Runtime* runtime_ = nullptr;  // whose memory this is; kept alive
 };

@@ -40,7 +40,7 @@ thread_local Stack tls_stack;
 ScratchBytes::ScratchBytes(Bytes bytes) : size_((bytes.count() + kAlign - 1) / kAlign * kAlign) {
   if (size_ == 0) return;
   if (size_ >= kCountedScratch) {
-    buffer_ = Buffer::allocate_briefly(Bytes(size_));
+    buffer_ = Buffer::allocate({}, Bytes(size_));
     data_ = static_cast<char*>(buffer_->data);
     return;
   }
@@ -67,7 +67,7 @@ ScratchBytes::~ScratchBytes() {
 }
 
 void* allocate_counted(Bytes bytes) {
-  const Ref<Buffer> buffer = Buffer::allocate_briefly(bytes + Bytes(kAlign));
+  const Ref<Buffer> buffer = Buffer::allocate({}, bytes + Bytes(kAlign));
   buffer->retain();
   char* const block = static_cast<char*>(buffer->data);
   new (block) Buffer*(buffer.get());

@@ -34,7 +34,7 @@ std::unique_ptr<const PreparedKernel> prepare(const KernelArgs& args, uint32_t) 
 void convolve(const KernelArgs& args) {
   const cpu::ConvShape s = shape_of(args);
   if (const auto prepared = prepare(args, 0)) {
-    const Ref<Buffer> scratch = Buffer::allocate_briefly(Bytes(prepared->scratch_bytes));
+    const Ref<Buffer> scratch = Buffer::allocate({}, Bytes(prepared->scratch_bytes));
     return prepared->run(args.in, args.out, scratch->data, nullptr);
   }
   const bool activates = args.op.attr_index("activation") >= 0, relu = activates && cpu::asks_relu(args);
