@@ -18,6 +18,7 @@ namespace {
 constexpr size_t kHuge = size_t(2) << 20;
 // Memory is mapped in steps that grow with the program, up to this size. The system gives it when it is written to.
 constexpr size_t kMostGrowth = size_t(64) << 20;
+constexpr int kMostLooks = 32;
 
 size_t bits(size_t size) { return size_t(std::bit_width(size)); }
 size_t round_up(size_t size, size_t unit) { return (size + unit - 1) / unit * unit; }
@@ -91,17 +92,20 @@ void LargeBlocks::flush() noexcept {
   missing_ = 0;
 }
 
-// Returns the first idle block by address that has from `size` to `most` bytes, or end().
+// Returns an idle block that has from `size` to `most` bytes, or end(): the first by address of those that it looks at,
+// a few in each list. The blocks of a list are of less than twice the size of others, so most of them fit.
 LargeBlocks::Blocks::iterator LargeBlocks::first_fit(size_t size, size_t most) {
   char* found = nullptr;
-  for (size_t list = bits(size); list <= std::min(bits(most), idle_.size() - 1); ++list)
+  for (size_t list = bits(size); list <= std::min(bits(most), idle_.size() - 1); ++list) {
+    int looks = kMostLooks;
     for (char* const data : idle_[list]) {
-      if (found && data > found) break;
+      if (looks-- == 0 || (found && data > found)) break;
       const size_t has = blocks_.find(data)->second.size;
       if (has < size || has > most) continue;
       found = data;
       break;
     }
+  }
   return found ? blocks_.find(found) : blocks_.end();
 }
 
