@@ -38,7 +38,7 @@ struct Lender {
 };
 
 constexpr unsigned char kGuardByte = 0xA5, kPoisonByte = 0xFF;
-constexpr Bytes kMaxBytes = Bytes(uint64_t(1) << 47);  // no machine has more; size classes end here
+constexpr Bytes kMaxBytes = Bytes(uint64_t(1) << 47);  // no machine has more
 
 thread_local int64_t fail_countdown = 0;
 thread_local bool fail_persistent = false, fail_happened = false;

@@ -31,14 +31,15 @@ char* map_pages(char* wanted, size_t size) {
   return static_cast<char*>(data);
 }
 
-// Returns an address that nothing is near, below what the system maps, or null.
+// Returns an address that nothing is near, below what the system maps, or null. One of a pool that is gone is used
+// again.
 char* unused_space() {
-  constexpr uintptr_t kSpace = uintptr_t(1) << 36;
-  static std::atomic<uintptr_t> spaces{1};
+  constexpr uintptr_t kSpace = uintptr_t(1) << 36, kSpaces = 64;
+  static std::atomic<uintptr_t> spaces{0};
   void* const probe = map_pages(nullptr, LargeBlocks::kUnit);
   if (!probe) return nullptr;
   munmap(probe, LargeBlocks::kUnit);
-  const uintptr_t below = spaces++ * kSpace, here = reinterpret_cast<uintptr_t>(probe);
+  const uintptr_t below = (spaces++ % kSpaces + 1) * kSpace, here = reinterpret_cast<uintptr_t>(probe);
   return below < here / 2 ? reinterpret_cast<char*>((here - below) & ~(kHuge - 1)) : nullptr;
 }
 
