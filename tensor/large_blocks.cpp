@@ -18,9 +18,12 @@ namespace {
 constexpr size_t kHuge = size_t(2) << 20;
 // Memory is mapped in steps that grow with the program, up to this size. The system gives it when it is written to.
 constexpr size_t kMostGrowth = size_t(64) << 20;
-constexpr int kMostLooks = 32;
 
-size_t bits(size_t size) { return size_t(std::bit_width(size)); }
+// The list of idle blocks of about this size: four for each power of two.
+size_t list_of(size_t size) {
+  const size_t bits = size_t(std::bit_width(size));
+  return 4 * (bits - 1) + (size >> (bits - 3) & 3);
+}
 size_t round_up(size_t size, size_t unit) { return (size + unit - 1) / unit * unit; }
 
 // Returns pages, at `wanted` if nothing is there.
@@ -93,20 +96,16 @@ void LargeBlocks::flush() noexcept {
   missing_ = 0;
 }
 
-// Returns an idle block that has from `size` to `most` bytes, or end(): the first by address of those that it looks at,
-// a few in each list. The blocks of a list are of less than twice the size of others, so most of them fit.
+// Returns the first idle block by address that has from `size` to `most` bytes, or end().
 LargeBlocks::Blocks::iterator LargeBlocks::first_fit(size_t size, size_t most) {
   char* found = nullptr;
-  for (size_t list = bits(size); list <= std::min(bits(most), idle_.size() - 1); ++list) {
-    int looks = kMostLooks;
-    for (char* const data : idle_[list]) {
-      if (looks-- == 0 || (found && data > found)) break;
-      const size_t has = blocks_.find(data)->second.size;
+  for (size_t list = list_of(size); list <= list_of(most); ++list)
+    for (const auto& [data, has] : idle_[list]) {
+      if (found && data > found) break;
       if (has < size || has > most) continue;
       found = data;
       break;
     }
-  }
   return found ? blocks_.find(found) : blocks_.end();
 }
 
@@ -115,7 +114,7 @@ LargeBlocks::Blocks::iterator LargeBlocks::first_fit(size_t size, size_t most) {
 // up in the gaps that large ones leave.
 LargeBlocks::Blocks::iterator LargeBlocks::fit(size_t size) {
   const auto near = first_fit(size, size + size / 4);
-  return near != blocks_.end() ? near : first_fit(size, ~size_t(0));
+  return near != blocks_.end() ? near : first_fit(size, kMostBytes);
 }
 
 // Adds memory with room for a block.
@@ -137,7 +136,7 @@ bool LargeBlocks::grow(size_t size) {
 
 void LargeBlocks::add(char* data, size_t size) {
   try {
-    Addresses entry{data};
+    Idle entry{{data, size}};
     const auto at = blocks_.emplace(data, Block{.size = size, .first = true, .last = true}).first;
     insert(at, entry.extract(entry.begin()));
     const auto before = at == blocks_.begin() ? at : std::prev(at);
@@ -159,11 +158,11 @@ void LargeBlocks::cut(Blocks::iterator at, size_t size) {
   if (block.size == size) return;
   char* const data = at->first + size;
   const size_t touched = block.touched - std::min(block.touched, size);
-  Addresses entry{data};
+  Idle entry{{data, 0}};
   const auto rest = blocks_.emplace_hint(
       std::next(at), data,
       Block{.size = block.size - size, .touched = touched, .since = block.since, .first = false, .last = block.last});
-  Addresses::node_type own = extract(at);
+  Idle::node_type own = extract(at);
   block.size = size;
   block.touched -= touched;
   block.last = false;
@@ -174,7 +173,7 @@ void LargeBlocks::cut(Blocks::iterator at, size_t size) {
 // Joins two idle neighbors.
 LargeBlocks::Blocks::iterator LargeBlocks::join(Blocks::iterator at, Blocks::iterator next) noexcept {
   Block &block = at->second, &other = next->second;
-  Addresses::node_type own = extract(at);
+  Idle::node_type own = extract(at);
   extract(next);
   block.size += other.size;
   block.touched += other.touched;
@@ -219,13 +218,14 @@ void LargeBlocks::release_stale(size_t bytes) {
   missing_ += before - idle_bytes_;
 }
 
-void LargeBlocks::insert(Blocks::iterator at, Addresses::node_type entry) noexcept {
-  entry.value() = at->first;
-  idle_[bits(at->second.size)].insert(std::move(entry));
+void LargeBlocks::insert(Blocks::iterator at, Idle::node_type entry) noexcept {
+  entry.key() = at->first;
+  entry.mapped() = at->second.size;
+  idle_[list_of(at->second.size)].insert(std::move(entry));
 }
 
-LargeBlocks::Addresses::node_type LargeBlocks::extract(Blocks::iterator at) noexcept {
-  return idle_[bits(at->second.size)].extract(at->first);
+LargeBlocks::Idle::node_type LargeBlocks::extract(Blocks::iterator at) noexcept {
+  return idle_[list_of(at->second.size)].extract(at->first);
 }
 
 }  // namespace pg

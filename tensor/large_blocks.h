@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
 
 namespace pg {
 
@@ -38,16 +37,17 @@ class LargeBlocks {
   size_t idle_bytes() const { return idle_bytes_; }  // in memory
 
  private:
-  using Addresses = std::set<char*>;
+  using Idle = std::map<char*, size_t>;  // sizes of blocks
   struct Block {
     size_t size;
     size_t touched = 0;  // bytes that are in memory; the source has not given the others yet
     uint64_t since = 0;  // asked_ when it came back
     bool idle = true;
-    bool first, last;                 // of a segment: memory without gaps that blocks are cut from
-    Addresses::node_type entry = {};  // of idle_, while the block is in use, so that to give it back allocates nothing
+    bool first, last;            // of a segment: memory without gaps that blocks are cut from
+    Idle::node_type entry = {};  // of idle_, while the block is in use, so that to give it back allocates nothing
   };
   using Blocks = std::map<char*, Block>;
+  static constexpr size_t kMostBits = 48, kMostBytes = (size_t(1) << kMostBits) - 1;
   static constexpr double kLeastPatience = 0.5, kMostPatience = 16;
 
   Blocks::iterator first_fit(size_t size, size_t most);
@@ -58,13 +58,13 @@ class LargeBlocks {
   Blocks::iterator join(Blocks::iterator at, Blocks::iterator next) noexcept;
   void release(Blocks::iterator at) noexcept;
   void release_stale(size_t bytes);
-  void insert(Blocks::iterator at, Addresses::node_type entry) noexcept;
-  Addresses::node_type extract(Blocks::iterator at) noexcept;
+  void insert(Blocks::iterator at, Idle::node_type entry) noexcept;
+  Idle::node_type extract(Blocks::iterator at) noexcept;
 
   const MemorySource source_;
-  Blocks blocks_;                   // all of them, by address
-  std::array<Addresses, 64> idle_;  // by the number of bits of the size
-  char* end_ = nullptr;             // of the newest segment of the system, where it grows
+  Blocks blocks_;                         // all of them, by address
+  std::array<Idle, 4 * kMostBits> idle_;  // by size
+  char* end_ = nullptr;                   // of the newest segment of the system, where it grows
   size_t idle_bytes_ = 0, mapped_ = 0;
   uint64_t asked_ = 0;    // bytes requested so far
   uint64_t missing_ = 0;  // bytes that were released as stale and have not been requested since

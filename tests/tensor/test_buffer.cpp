@@ -144,7 +144,7 @@ TEST_CASE("buffer: large blocks do not overlap, and gaps are small") {
     size_t most = 0, used = 0;
     for (int i = 0; i < 4000; ++i) {
       if (live.empty() || random() % 100 < (i % 1000 < 500 ? 60 : 40)) {
-        const size_t size = (random() % 32 + 1) * LargeBlocks::kUnit;
+        const size_t size = (random() % 64 + 1) * LargeBlocks::kUnit;
         char* const data = static_cast<char*>(blocks.take(size));
         REQUIRE(data);
         const auto next = live.lower_bound(data);
@@ -169,6 +169,25 @@ TEST_CASE("buffer: large blocks do not overlap, and gaps are small") {
     CHECK(blocks.idle_bytes() == 0);
   }
   CHECK(mapped == 0);
+}
+
+TEST_CASE("buffer: gaps that are a little too small are passed over") {
+  LargeBlocks blocks{MemorySource{}};
+  std::vector<void*> all;
+  for (int i = 0; i < 400; ++i) all.push_back(blocks.take(9 * LargeBlocks::kUnit));
+  for (size_t i = 0; i < all.size(); i += 2) blocks.give(all[i], true);
+  const size_t idle = blocks.idle_bytes();
+  std::vector<void*> larger;
+  for (int i = 0; i < 20; ++i) {
+    larger.push_back(blocks.take(10 * LargeBlocks::kUnit));
+    CHECK(larger.back() > all.back());
+  }
+  for (size_t i = 0; i < all.size(); i += 2) CHECK(blocks.take(9 * LargeBlocks::kUnit) == all[i]);
+  CHECK(blocks.idle_bytes() < idle);
+  for (void* block : all) blocks.give(block, true);
+  for (void* block : larger) blocks.give(block, true);
+  blocks.flush();
+  CHECK(blocks.idle_bytes() == 0);
 }
 
 TEST_CASE("buffer: running out of memory leaves the pool as it was") {
