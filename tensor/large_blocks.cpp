@@ -82,7 +82,7 @@ void LargeBlocks::give(void* data, bool keeps) noexcept {
   if (!block.last)
     if (const auto next = std::next(at); next->second.idle) join(at, next);
   if (!block.first)
-    if (const auto before = std::prev(at); before->second.idle) at = join(before, at);
+    if (const auto before = std::prev(at); before->second.idle) join(before, at), at = before;
   if (!keeps) release(at);
 }
 
@@ -171,7 +171,7 @@ void LargeBlocks::cut(Blocks::iterator at, size_t size) {
 }
 
 // Joins two idle neighbors.
-LargeBlocks::Blocks::iterator LargeBlocks::join(Blocks::iterator at, Blocks::iterator next) noexcept {
+void LargeBlocks::join(Blocks::iterator at, Blocks::iterator next) noexcept {
   Block &block = at->second, &other = next->second;
   Idle::node_type own = extract(at);
   extract(next);
@@ -181,7 +181,6 @@ LargeBlocks::Blocks::iterator LargeBlocks::join(Blocks::iterator at, Blocks::ite
   block.last = other.last;
   insert(at, std::move(own));
   blocks_.erase(next);
-  return at;
 }
 
 // Returns the memory of an idle block. A host's segment is returned when all of it is idle. The addresses of a block

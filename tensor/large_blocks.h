@@ -55,7 +55,7 @@ class LargeBlocks {
   bool grow(size_t size);
   void add(char* data, size_t size);
   void cut(Blocks::iterator at, size_t size);
-  Blocks::iterator join(Blocks::iterator at, Blocks::iterator next) noexcept;
+  void join(Blocks::iterator at, Blocks::iterator next) noexcept;
   void release(Blocks::iterator at) noexcept;
   void release_stale(size_t bytes);
   void insert(Blocks::iterator at, Idle::node_type entry) noexcept;

@@ -73,6 +73,9 @@ int MemoryPool::class_index(size_t size) {
   return 16 + (top - 11) * 4 + int((size - (size_t(1) << (top - 1))) / class_step(size)) - 1;
 }
 
+// Whether there is room in the cache for a block. Requires the lock.
+bool MemoryPool::keeps(size_t size) const { return size_t(cached_ + large_idle_) + size <= kCacheLimit; }
+
 void* MemoryPool::allocate(size_t size) {
   if (source_.allocate) return source_.allocate(source_.user, size, LargeBlocks::kAlign);
   void* block = nullptr;
@@ -98,7 +101,7 @@ void* MemoryPool::take(size_t size) {
 void MemoryPool::give(void* block, size_t size) {
   if (size >= kLarge) {
     const std::lock_guard hold(lock_);
-    large_.give(block, large_.idle_bytes() + size <= kCacheLimit);
+    large_.give(block, keeps(size));
     large_idle_ = int64_t(large_.idle_bytes());
     return;
   }
@@ -119,7 +122,7 @@ void* MemoryPool::take_shared(size_t size) {
 void MemoryPool::give_shared(void* block, size_t size) {
   {
     const std::lock_guard hold(lock_);
-    if (size_t(cached_.load()) + size <= kCacheLimit) try {
+    if (keeps(size)) try {
         lists_[size_t(class_index(size))].push_back(block);
         cached_ += int64_t(size);
         return;

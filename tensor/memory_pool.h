@@ -50,6 +50,7 @@ class MemoryPool {
   static constexpr int kClasses = 16 + 4 * 8;  // up to kLarge
 
   static int class_index(size_t size);
+  bool keeps(size_t size) const;
   void* take_shared(size_t size);
   void give_shared(void* block, size_t size);
   void* allocate(size_t size);
