@@ -53,7 +53,7 @@ TEST_CASE("parallel_for: tasks cover the range once, have the minimum size and d
         for (const auto& [begin, end] : pieces) {
           CHECK(begin == at);
           CHECK(end > begin);
-          if (pieces.size() > 1) CHECK(end - begin >= grain - grain / 2);
+          if (pieces.size() > 1) CHECK(end - begin >= (grain + 3) / 4);
           at = end;
         }
         CHECK(at == n);

@@ -121,7 +121,7 @@ int64_t macs_per_task(const Problem& p) {
   return std::min(kMacsPerTask, kGemvWeightsPerTask * std::min({p.m, p.n, p.k}));
 }
 
-constexpr int64_t kFewestRows = 16, kRowUnit = 4, kWeightsPerRow = 1 << 15;
+constexpr int64_t kFewestRows = 16, kRowUnit = 4, kWeightsPerRow = 1 << 14;
 
 constexpr int64_t kRegionMacs = 32 << 20;  // of a thread: some tenths of a millisecond
 

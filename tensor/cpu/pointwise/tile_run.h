@@ -12,7 +12,6 @@
 
 namespace pg::cpu {
 
-inline constexpr int64_t kWorthAThread = 10'000'000;        // picoseconds
 inline constexpr int64_t kRowsBatch = 256;                  // totals stored at once
 inline constexpr int64_t kStreamBytes = int64_t(12) << 20;  // of all streams: outputs would leave the caches anyway
 inline constexpr int64_t kLarge = 1 << 14;                  // elements of an operand that leaves the first-level cache
@@ -45,10 +44,10 @@ class TileRun {
     run_scalars();
     if (!m_.totals.empty()) return reduce();
     if (layout_.size == 0 || program_.levels[2].instructions.empty()) return;
-    if (layout_.size * (code_->cost + 1) <= kWorthAThread) return Worker(*this).process(0, layout_.size);
+    if (layout_.size * (code_->cost + 1) <= kFewestSplit) return Worker(*this).process(0, layout_.size);
     choose_streaming();
     const int64_t unit = unit_elements();
-    const int64_t grain = kWorthAThread / (code_->cost + 1) / unit + 1;
+    const int64_t grain = kGrainWork / (code_->cost + 1) / unit + 1;
     parallel_for((layout_.size + unit - 1) / unit, grain, [&](int64_t begin, int64_t end) {
       Worker worker(*this);
       worker.process(begin * unit, std::min(end * unit, layout_.size));
@@ -381,7 +380,7 @@ class TileRun {
   const ReduceLoops& loops(size_t k) const { return m_.totals[k].loops; }
 
   int64_t grain(int64_t elements) const {
-    return kWorthAThread / std::max<int64_t>(1, elements * (code_->cost + 50 * int64_t(sizes_.size()))) + 1;
+    return kGrainWork / std::max<int64_t>(1, elements * (code_->cost + 50 * int64_t(sizes_.size()))) + 1;
   }
 
   void store(size_t k, int64_t first, const Total* totals, int64_t n) const {
