@@ -2,10 +2,11 @@
 // them into the weights and the bias of the convolution or product before it, or writes them as plain arithmetic that
 // fuses with its neighbours.
 //
-// They are folded only if nothing else reads the product, the dtype is float32 or float64, and scaling the weights
-// costs less than scaling the result. With weights that last this happens once. (w s) x + (b s + t) rounds differently
-// from s (w x + b) + t: results differ by a few units in the last place of the largest term of the sum, relatively 1e-5
-// in float32. The plain form has the bits of the kernel of scale_shift.
+// They are folded only if nothing else reads the product, the dtype is float32, float64 or bfloat16, and scaling the
+// weights costs less than scaling the result. With weights that last this happens once. (w s) x + (b s + t) rounds
+// differently from s (w x + b) + t: results differ by a few units in the last place of the largest term of the sum,
+// relatively 1e-5 in float32. In bfloat16 each scaled weight is rounded, where the product would be. The plain form has
+// the bits of the kernel of scale_shift, so it is not used in bfloat16, whose ops round each.
 #include "graph/passes/evaluate.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
@@ -59,14 +60,20 @@ class BatchNorms {
     return product.has(kChannels) ? product.inputs[1] : node.inputs[0];
   }
 
-  // Whether the node and what it computes from, all but `center`, have the same dtype, float32 or float64.
+  // Whether the node and what it computes from, all but `center`, have the same dtype, one that is folded. The scale
+  // and the shift of bfloat16 are float32.
   bool is_plain(const Node& node) const {
     const DType dtype = node.types[0].dtype;
-    if (dtype != DType::kFloat32 && dtype != DType::kFloat64) return false;
-    for (const Operand& operand : std::span(node.inputs.begin(), 3))
-      if (!operand.is_node() || rewrite_.old(size_t(operand.node)).types[size_t(operand.output)].dtype != dtype)
-        return false;
-    return true;
+    if (dtype != DType::kFloat32 && dtype != DType::kFloat64 && dtype != DType::kBFloat16) return false;
+    return std::all_of(node.inputs.begin(), node.inputs.begin() + 3, [&](const Operand& operand) {
+      if (!operand.is_node()) return false;
+      const DType type = rewrite_.old(size_t(operand.node)).types[size_t(operand.output)].dtype;
+      return type == dtype || (dtype == DType::kBFloat16 && type == DType::kFloat32);
+    });
+  }
+
+  Operand as_dtype(DType dtype, const Operand& x) {
+    return graph().type(x).dtype == dtype ? x : rewrite_.emit<"to">({x}, {{"dtype", dtype}}, line_);
   }
 
   Operand multiplied(const Operand& x, const Operand& by, const Operand& plus) {
@@ -88,20 +95,22 @@ class BatchNorms {
     const Operand &weight = product.inputs[1], &bias = product.inputs[2], &scale = node.inputs[1],
                   &shift = node.inputs[2];
     const Node& source = graph().node(weight);
-    if (!(source.types[size_t(weight.output)].dtype == node.types[0].dtype)) return false;
+    const DType dtype = node.types[0].dtype;
+    if (source.types[size_t(weight.output)].dtype != dtype || product.types[0].dtype != dtype) return false;
     const Dims shape = graph().type(weight).shape;
     if (!once_[i] && numel(shape) * kCheaper > numel(node.types[0].shape)) return false;
     line_ = product.line;
     const Operand scaled = rewrite_.emit<"mul">({weight, column(scale, shape.size() - 1)}, {}, line_);
     const Operand moved = bias.is_none() ? shift : multiplied(bias, scale, shift);
-    rewrite_.replace(i, 0,
-                     rewrite_.emit(*product.op, Operands{product.inputs[0], scaled, moved}, product.attrs, line_));
+    const Operands inputs{product.inputs[0], as_dtype(dtype, scaled), as_dtype(dtype, moved)};
+    rewrite_.replace(i, 0, rewrite_.emit(*product.op, inputs, product.attrs, line_));
     return true;
   }
 
   // Writes the node as arithmetic if a neighbour can fuse with it.
   bool expand(size_t i, const Node& node) {
     const Node& source = graph().node(node.inputs[0]);
+    if (node.types[0].dtype == DType::kBFloat16) return false;
     const bool fuses = read_by_pointwise_[i] || (source.kind == NodeKind::kOp && source.op->has(kPointwise));
     if (!fuses) return false;
     line_ = node.line;

@@ -136,6 +136,29 @@ TEST_CASE("bn_fold: otherwise becomes arithmetic that fuses and is close to the 
       }
 }
 
+// The statistics of bfloat16 are float32.
+TEST_CASE("bn_fold: weights of bfloat16 are scaled in float32 and rounded, and without a product nothing changes") {
+  GraphSketch g;
+  const auto narrow = [](Dims shape, double start) {
+    Value v = make_array(Type{DType::kBFloat16, {}, shape});
+    for (int64_t i = 0; i < v.numel(); ++i)
+      store_number(DType::kBFloat16, static_cast<char*>(v.array().data()) + 2 * i, start + 0.01 * double(i));
+    return v;
+  };
+  const Operand x = g.input("x", {2, 3, 12, 12}, DType::kBFloat16), w = g.input("w", {4, 3, 3, 3}, DType::kBFloat16);
+  const Operand scale = g.input("scale", {4}), shift = g.input("shift", {4});
+  const Operand product = g.op("conv2d", {x, w, Operand()});
+  const Graph graph =
+      g.done({g.op("relu", {g.op("scale_shift", {product, scale, shift, Operand()})}),
+              g.op("scale_shift", {g.op("relu", {x}), g.input("s", {3}), g.input("t", {3}), Operand()})});
+  const Graph better = optimize(graph, pass_options(true));
+  CHECK(has_op(better, "conv_act"));
+  CHECK(has_op(better, "scale_shift"));
+  const std::vector<Value> in = {narrow({2, 3, 12, 12}, -1), narrow({4, 3, 3, 3}, -0.6), range({4}, 0.5, 0.25),
+                                 range({4}, -0.4, 0.25),     range({3}, 1, 0.5),         range({3}, -1)};
+  CHECK(difference(graph, better, in, 1.0 / 64) == "");
+}
+
 TEST_CASE("bn_fold: constant weights of any size are scaled before the run") {
   GraphSketch g;
   const Operand x = g.input("x", {1, 3, 3, 3});

@@ -33,6 +33,65 @@ t.test("half precision is computed in float32", function()
   t.equal(y:to("float32"):totable(), {{{{12, 16}, {24, 28}}}})
 end)
 
+-- Returns the largest |got - want| / (|want| / 256 + slack), where got is rounded to bfloat16 once.
+local function off_by(got, want, slack)
+  got, want = got:to("float32"), want:to("float32")
+  return ((got - want):abs() / (want:abs() / 256 + slack)):max():item()
+end
+
+t.test("large convolutions of bfloat16 are those of the same numbers in float32, rounded once", function()
+  local narrow = {x = (pg.rand(2, 32, 20, 21) - 0.5):to("bfloat16"), w = ((pg.rand(48, 32, 3, 3) - 0.5) / 4):to("bfloat16")}
+  local bias = (pg.rand(48) - 0.5):to("bfloat16")
+  local wide = {x = narrow.x:to("float32"), w = narrow.w:to("float32")}
+  for _, options in ipairs{{padding = 1}, {padding = 2, dilation = 2, stride = 2}} do
+    local function run(of)
+      for _, v in pairs(of) do v:attach_grad() end
+      local b = bias:to(of.x.dtype)
+      local y = pg.record(function() return of.x:conv2d(of.w, b, options):relu() end)
+      local dy = (pg.range(1, y:numel()):reshape(y.shape):sin()):to("bfloat16"):to(of.x.dtype)
+      y:backward(dy)
+      return y
+    end
+    local got, want = run(narrow), run(wide)
+    t.equal(got.dtype, "bfloat16")
+    t.equal(off_by(got, want, 1e-4) <= 1, true)
+    for name in pairs(narrow) do t.equal(off_by(narrow[name].grad, wide[name].grad, 1e-2) <= 1, true) end
+  end
+  local transposed = pg.conv_transpose2d(narrow.x, narrow.w:permute(2, 1, 3, 4):contiguous(), {stride = 2})
+  t.equal(off_by(transposed, pg.conv_transpose2d(wide.x, wide.w:permute(2, 1, 3, 4):contiguous(), {stride = 2}), 1e-4) <= 1, true)
+end)
+
+t.test("a NaN or an infinity stays where a large convolution of bfloat16 reads it", function()
+  local x, w = pg.ones(1, 32, 20, 20, {dtype = "bfloat16"}), pg.ones(32, 32, 3, 3, {dtype = "bfloat16"})
+  x[{1, 5, 3, 4}], x[{1, 6, 18, 18}] = 0 / 0, math.huge
+  local y = x:conv2d(w, {padding = 1}):relu():to("float32")
+  t.equal(y:isnan():sum():item(), 32 * 9)
+  t.equal(y:isinf():sum():item(), 32 * 9)
+  t.equal(y[1][7][10][10]:item(), 288)
+end)
+
+t.test("networks of bfloat16 give about the same eagerly and as graphs", function()
+  local nn = pg.nn
+  local net = nn.HybridSequential()
+  for _, l in ipairs{{3, 32, 3, 1}, {32, 32, 3, 32}, {32, 64, 1, 1}} do
+    local inputs, channels, kernel, groups = unpack(l)
+    net:add(nn.Conv2D(channels, kernel, {in_channels = inputs, groups = groups, padding = (kernel - 1) / 2, use_bias = false}))
+    net:add(nn.BatchNorm{in_channels = channels})
+    net:add(nn.Activation("relu"))
+  end
+  net:initialize()
+  local x = pg.rand(2, 3, 40, 40) - 0.5
+  pg.record(function() return net(x) end)  -- statistics of batch normalization
+  local want = net(x)
+  net:cast("bfloat16")
+  local eager = net(x:to("bfloat16"))
+  net:hybridize()
+  local graph = net(x:to("bfloat16"))
+  t.equal(graph.dtype, "bfloat16")
+  local scale = want:abs():max():item()
+  for _, y in ipairs{eager, graph} do t.equal((y:to("float32") - want):abs():max():item() < 0.04 * scale, true) end
+end)
+
 t.test("pooling", function()
   local x = range(1, 1, 4, 5)
   t.equal(x:max_pool2d(2):totable(), {{{{7, 9}, {17, 19}}}})

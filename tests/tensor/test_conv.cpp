@@ -1,11 +1,13 @@
 #include "tensor/runtime.h"
 #include "tensor/cpu/conv/conv.h"
+#include "tensor/cpu/conv/conv_primitives.h"
 #include "tensor/cpu/conv/conv_product.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -152,6 +154,83 @@ TEST_CASE("large convolutions agree with plain loops") {
     check<float>(shape(64, 6, 16, 1, {}, {12, 5}, {12, 5}));
     check<float>(shape(2, 128, 460, 1, {}, {7, 3, 2, 1}, {8, 3, 2, 1}));  // large weights
   }
+  pg::Runtime::current().threads().resize(before);
+}
+
+namespace {
+
+std::vector<pg::BFloat16> rounded(const std::vector<float>& v) {
+  std::vector<pg::BFloat16> out;
+  for (const float x : v) out.push_back(pg::BFloat16(x));
+  return out;
+}
+
+// Results of sums in float32 that are rounded to 1 / 2^bits of them.
+template <class T>
+bool close(const std::vector<T>& got, const std::vector<double>& want, int bits) {
+  for (size_t i = 0; i < got.size(); ++i)
+    if (!(std::abs(double(float(got[i])) - want[i]) <= std::ldexp(std::abs(want[i]), -bits) + 1e-3)) return false;
+  return true;
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+struct TileResults {
+  std::vector<pg::BFloat16> y, relu, dx;
+  std::vector<float> dw;
+};
+
+void check_tiles(const ConvShape& s) {
+  CAPTURE(s.ic);
+  CAPTURE(s.oc);
+  CAPTURE(s.in[2]);
+  const size_t nw = size_t(s.oc * (s.ic / s.groups) * s.taps()), ny = size_t(s.n * s.oc * s.out_plane());
+  const auto x = rounded(numbers<float>(s.n * s.ic * s.in_plane())), w = rounded(numbers<float>(int64_t(nw), 2));
+  const auto dy = rounded(numbers<float>(int64_t(ny), 3));
+  const auto bias = numbers<float>(s.oc, 4);
+  std::vector<double> y(ny), relu(ny), dx(x.size()), dw(nw);
+  for_products(s, [&](int64_t o, int64_t i, int64_t k) {
+    y[size_t(o)] += double(x[size_t(i)]) * w[size_t(k)];
+    dx[size_t(i)] += double(dy[size_t(o)]) * w[size_t(k)];
+    dw[size_t(k)] += double(dy[size_t(o)]) * x[size_t(i)];
+  });
+  for (size_t o = 0; o < ny; ++o) relu[o] = std::max(0.0, y[o] + bias[o / size_t(s.out_plane()) % size_t(s.oc)]);
+  std::vector<TileResults> all;
+  for (int threads : {1, 2, 3}) {
+    pg::Runtime::current().threads().resize(threads);
+    TileResults& r = all.emplace_back();
+    r.y.resize(ny), r.relu.resize(ny), r.dx.resize(x.size()), r.dw.resize(nw);
+    CHECK(primitive_forward(s, x.data(), w.data(), nullptr, false, r.y.data()));
+    CHECK(primitive_forward(s, x.data(), w.data(), bias.data(), true, r.relu.data()));
+    CHECK(primitive_backward_data(s, dy.data(), w.data(), r.dx.data()));
+    CHECK(primitive_backward_weights(s, x.data(), dy.data(), r.dw.data()));
+    CHECK(close(r.y, y, 8));
+    CHECK(close(r.relu, relu, 8));
+    CHECK(close(r.dx, dx, 8));
+    CHECK(close(r.dw, dw, 16));
+    const TileResults& one = all.front();
+    CHECK((same_bits(r.y, one.y) && same_bits(r.relu, one.relu) && same_bits(r.dx, one.dx) && same_bits(r.dw, one.dw)));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("convolutions of bfloat16 by tiles agree with plain loops, on any number of threads") {
+  if (!has_primitives(pg::DType::kBFloat16)) return;
+  const int before = pg::num_threads();
+  check_tiles(shape(1, 32, 48, 1, {}, {18, 3, 1, 1}, {19, 3, 1, 1}));
+  check_tiles(shape(3, 20, 33, 1, {}, {11, 3, 2, 1}, {13, 3, 2, 1}));
+  check_tiles(shape(5, 3, 64, 1, {}, {24, 7, 2, 3}, {24, 7, 2, 3}));  // a first layer
+  check_tiles(shape(2, 64, 32, 2, {}, {12, 3, 1, 1}, {12, 3, 1, 1}));
+  check_tiles(shape(4, 48, 48, 48, {}, {9, 3, 1, 1}, {9, 3, 1, 1}));
+  check_tiles(shape(2, 70, 256, 1, {}, {9, 1}, {7, 1}));
+  check_tiles(shape(2, 256, 320, 1, {}, {7, 3, 1, 1}, {7, 3, 1, 1}));  // large weights
+  check_tiles(shape(4, 16, 32, 1, {}, {}, {60, 5, 1, 2}));
+  check_tiles(shape(2, 16, 32, 1, {5, 3, 1, 1}, {6, 3, 1, 1}, {7, 3, 1, 1}));
+  check_tiles(shape(2, 32, 32, 1, {}, {14, 3, 1, 2, 2}, {14, 3, 1, 2, 2}));  // dilation
   pg::Runtime::current().threads().resize(before);
 }
 

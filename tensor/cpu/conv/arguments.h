@@ -98,11 +98,12 @@ inline PoolShape pool_shape(const KernelArgs& args, const Dims& x, const Dims& y
   return s;
 }
 
-inline bool all_float32(const KernelArgs& args) {
+inline bool all_of_type(DType type, const KernelArgs& args) {
   for (const View& v : args.in)
-    if (v && v.dtype() != DType::kFloat32) return false;
-  return args.out[0].dtype() == DType::kFloat32;
+    if (v && v.dtype() != type) return false;
+  return args.out[0].dtype() == type;
 }
+inline bool all_float32(const KernelArgs& args) { return all_of_type(DType::kFloat32, args); }
 
 inline Divisor divisor(const KernelArgs& args) {
   Divisor d{0, args.attr<bool>("count_include_pad")};

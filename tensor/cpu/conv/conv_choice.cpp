@@ -155,7 +155,7 @@ class Trial {
   double direct() const { return part_ == ConvPart::kForward ? direct_last() : direct_first(); }
 
   double direct_first() const {
-    return channels_first(primitive_forward, primitive_backward_data, primitive_backward_weights);
+    return channels_first(primitive_forward<float>, primitive_backward_data<float>, primitive_backward_weights<float>);
   }
 
   double winograd(int tile) const {
@@ -171,12 +171,12 @@ class Trial {
   }
 
   double direct_last() const {
-    const auto conv = ConvLast::make(s_, false);
+    const auto conv = ConvLast::make(DType::kFloat32, s_, false);
     if (!conv) return 0;
     const TrialArray packed(conv->packed_bytes()), scratch(conv->scratch_bytes());
     if (conv->packed_bytes()) conv->pack(w_.get(), packed.get());
     const float* const weights = conv->packed_bytes() ? packed.get() : nullptr;
-    const auto no_finish = [](int64_t, float*) {};
+    const auto no_finish = [](int64_t, void*) {};
     return measured([&] { conv->run(x_.get(), w_.get(), weights, nullptr, no_finish, y_.get(), scratch.get()); });
   }
 

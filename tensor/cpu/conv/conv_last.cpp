@@ -14,6 +14,7 @@ using Share = ConvLast::Share;
 
 constexpr int64_t kMacsPerShare = 3 << 18;  // less work than this does not repay a call of its own
 constexpr int64_t kMacsPerElement = 8;      // that take as long as to read or write one
+constexpr int64_t kTilesGain = 8;           // how many times as fast tiles of bfloat16 are
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 int64_t result_size(const ConvShape& s) { return s.n * s.oc * s.out_plane(); }
@@ -76,11 +77,12 @@ std::vector<Share> channel_shares(const ConvShape& s, int64_t parts) {
 // depending on its size, so that otherwise the bits would depend on the number of threads. Each strip of an image reads
 // all weights. Where these are larger than the result, each share therefore computes some of the channels. The library
 // may pack the weights of strips of different sizes in different layouts, which one plan cannot use.
-std::vector<std::vector<Share>> cuts(const ConvShape& s) {
+std::vector<std::vector<Share>> cuts(DType type, const ConvShape& s) {
   const int64_t weights = s.oc * (s.ic / s.groups) * s.taps(), image = s.oc * s.out_plane();
   const int64_t most = s.n > 2 ? std::clamp<int64_t>(s.n, 4, 16) : weights <= image ? 4 : 2;
   const int64_t elements = s.n * (s.ic * s.in_plane() + s.oc * s.out_plane());
-  const int64_t wanted = std::clamp<int64_t>((s.macs() + kMacsPerElement * elements) / kMacsPerShare, 1, most);
+  const int64_t macs = type == DType::kBFloat16 ? s.macs() / kTilesGain : s.macs();
+  const int64_t wanted = std::clamp<int64_t>((macs + kMacsPerElement * elements) / kMacsPerShare, 1, most);
   const int64_t parts = s.n == 1 ? int64_t(std::bit_floor(uint64_t(wanted))) : wanted;  // the same strips in all layers
   const int64_t calls = s.macs() / kOneDnnMacsPerCall;
   std::vector<std::vector<Share>> out;
@@ -93,22 +95,22 @@ std::vector<std::vector<Share>> cuts(const ConvShape& s) {
 
 }  // namespace
 
-ConvLast::ConvLast(const ConvShape& s, std::vector<Share> shares, bool bias)
-    : channels_(s.oc), weights_(s.ic / s.groups * s.taps()), shares_(std::move(shares)) {
+ConvLast::ConvLast(DType type, const ConvShape& s, std::vector<Share> shares, bool bias)
+    : channels_(s.oc), weights_(s.ic / s.groups * s.taps()), element_(size_of(type)), shares_(std::move(shares)) {
   const int dims = onednn_spatial_dims(s);
   for (const Share& share : shares_) {
-    primitives_.push_back(onednn_prepare_conv_last(share.shape, dims, bias));
+    primitives_.push_back(onednn_prepare_conv_last(type, share.shape, dims, bias));
     if (!primitives_.back()) return;
-    const size_t result = splits_channels() ? size_t(result_size(share.shape)) * sizeof(float) : 0;
+    const size_t result = splits_channels() ? size_t(result_size(share.shape) * element_) : 0;
     result_bytes_ = std::max(result_bytes_, aligned(result));
     part_bytes_ = std::max(part_bytes_, result_bytes_ + aligned(primitives_.back()->scratch_bytes));
   }
   packed_bytes_ = packed_at(packs());
 }
 
-std::unique_ptr<const ConvLast> ConvLast::make(const ConvShape& s, bool bias) {
-  for (std::vector<Share>& shares : cuts(s)) {
-    std::unique_ptr<const ConvLast> conv(new ConvLast(s, std::move(shares), bias));
+std::unique_ptr<const ConvLast> ConvLast::make(DType type, const ConvShape& s, bool bias) {
+  for (std::vector<Share>& shares : cuts(type, s)) {
+    std::unique_ptr<const ConvLast> conv(new ConvLast(type, s, std::move(shares), bias));
     if (conv->ready()) return conv;
   }
   return nullptr;
@@ -122,9 +124,10 @@ bool ConvLast::ready() const {
   return std::all_of(primitives_.begin(), primitives_.end(), fits);
 }
 
-void ConvLast::run(const float* x, const float* w, const void* packed, const float* bias, FinishPart finish, float* y,
+void ConvLast::run(const void* x, const void* w, const void* packed, const float* bias, FinishPart finish, void* y,
                    void* scratch) const {
-  char* base = static_cast<char*>(scratch);
+  char *base = static_cast<char*>(scratch), *result = static_cast<char*>(y);
+  const char* images = static_cast<const char*>(x);
   if (!packed && packed_bytes_) {
     pack(w, base);
     packed = base;
@@ -134,24 +137,26 @@ void ConvLast::run(const float* x, const float* w, const void* packed, const flo
       poll_kernel();
       const Share& share = shares_[p];
       char* own = base + packed_bytes_ + p * part_bytes_;
-      float* to = splits_channels() ? reinterpret_cast<float*>(own) : y + share.y;
-      const void* weights = w + share.channel * weights_;
+      char* to = splits_channels() ? own : result + share.y * element_;
+      const void* weights = static_cast<const char*>(w) + share.channel * weights_ * element_;
       if (packed) weights = static_cast<const char*>(packed) + packed_at(splits_channels() ? p : 0);
-      primitives_[p]->run(x + share.x, weights, bias ? bias + share.channel : nullptr, to, own + result_bytes_);
+      primitives_[p]->run(images + share.x * element_, weights, bias ? bias + share.channel : nullptr, to,
+                          own + result_bytes_);
       finish(result_size(share.shape), to);
       if (splits_channels()) {
-        const int64_t pixels = share.shape.n * share.shape.out_plane();
+        const int64_t pixels = share.shape.n * share.shape.out_plane(), bytes = share.shape.oc * element_;
         for (int64_t i = 0; i < pixels; ++i)
-          std::copy_n(to + i * share.shape.oc, share.shape.oc, y + i * channels_ + share.channel);
+          std::copy_n(to + i * bytes, bytes, result + (i * channels_ + share.channel) * element_);
       }
     }
   });
 }
 
-void ConvLast::pack(const float* w, void* packed) const {
+void ConvLast::pack(const void* w, void* packed) const {
   parallel_parts(int64_t(packs()), [&](int64_t begin, int64_t end) {
     for (size_t p = size_t(begin); p < size_t(end); ++p)
-      primitives_[p]->pack(w + shares_[p].channel * weights_, static_cast<char*>(packed) + packed_at(p));
+      primitives_[p]->pack(static_cast<const char*>(w) + shares_[p].channel * weights_ * element_,
+                           static_cast<char*>(packed) + packed_at(p));
   });
 }
 

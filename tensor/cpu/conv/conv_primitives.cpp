@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <type_traits>
 
 #include "tensor/cpu/conv/conv_last.h"
+#include "tensor/cpu/gemm/bf16.h"
 #include "tensor/cpu/isa.h"
 #include "tensor/cpu/lru_cache.h"
 #include "tensor/cpu/move/copy.h"
@@ -29,6 +31,9 @@ constexpr int64_t kLargeMacs = int64_t(4) << 20;
 constexpr int64_t kChannelUnit = 64;  // output channels that the library's kernels compute together
 constexpr int64_t kLargeWeights = 1 << 19;
 
+template <class T>
+constexpr DType kType = std::is_same_v<T, float> ? DType::kFloat32 : DType::kBFloat16;
+
 bool is_depthwise(const ConvShape& s) { return s.groups >= 8 && s.ic == s.groups && s.oc == s.groups; }
 
 // Calls run(part, first, count) for `parts` shares of [0, n) in parallel. Returns false if any call did.
@@ -47,31 +52,37 @@ bool split(int64_t n, int64_t parts, F run) {
 
 struct LastKey {
   ConvShape shape;
-  int64_t bias;
+  int64_t type, bias;
 };
 
-// One image does not fill the threads, and large weights would be reordered by each of them.
-bool prefers_last(const ConvShape& s) {
+// One image does not fill the threads, and large weights would be reordered by each of them. Tiles compute on this
+// layout in any case.
+bool prefers_last(DType type, const ConvShape& s) {
+  if (type == DType::kBFloat16) return s.groups == 1;
   if (isa() < Isa::kAvx2 || s.groups > 1 || s.ic < 8) return false;
   if (isa() < Isa::kAvx512 && s.macs() < 16 * kLargeMacs) return false;  // the reorders cost more than threads gain
   return s.n == 1 || s.ic * s.taps() > s.out_plane();
 }
 
 // Between copies with the channels last, which split one image over the threads and pack the weights once.
-bool forward_by_last(const ConvShape& s, const float* x, const float* w, const float* bias, bool relu, float* y) {
-  if (!prefers_last(s)) return false;
+template <class T>
+bool forward_by_last(const ConvShape& s, const T* x, const T* w, const float* bias, bool relu, T* y) {
+  constexpr DType type = kType<T>;
+  if (!prefers_last(type, s)) return false;
   auto& cache = per_thread<LastKey, LruCache<LastKey, std::unique_ptr<const ConvLast>>>(32);
-  const ConvLast* conv = cache.get({s, bias != nullptr}, [&] { return ConvLast::make(s, bias != nullptr); }).get();
+  const ConvLast* conv =
+      cache.get({s, int64_t(type), bias != nullptr}, [&] { return ConvLast::make(type, s, bias != nullptr); }).get();
   if (!conv) return false;
   const int64_t in = s.in_plane(), out = s.out_plane(), x_size = s.n * s.ic * in, y_size = s.n * s.oc * out;
-  const Scratch<float> last_x(x_size + y_size + int64_t(conv->scratch_bytes() / sizeof(float)) + 48);
-  float *last_y = last_x + (x_size + 15) / 16 * 16, *work = last_y + (y_size + 15) / 16 * 16;
-  copy_block(sizeof(float), {s.n, in, s.ic}, x, {s.ic * in, 1, in}, last_x, {s.ic * in, s.ic, 1});
-  const auto finish = [&](int64_t n, float* part) {
-    if (relu) rectify(n, part);  // the library's relu turns NaN into 0
+  constexpr int64_t kLine = 64 / sizeof(T);
+  const Scratch<T> last_x(x_size + y_size + int64_t(conv->scratch_bytes() / sizeof(T)) + 3 * kLine);
+  T *last_y = last_x + (x_size + kLine - 1) / kLine * kLine, *work = last_y + (y_size + kLine - 1) / kLine * kLine;
+  copy_block(sizeof(T), {s.n, in, s.ic}, x, {s.ic * in, 1, in}, last_x, {s.ic * in, s.ic, 1});
+  const auto finish = [&](int64_t n, void* part) {
+    if (relu) rectify(n, static_cast<T*>(part));  // the library's relu turns NaN into 0
   };
   conv->run(last_x, w, nullptr, bias, finish, last_y, work);
-  copy_block(sizeof(float), {s.n, s.oc, out}, last_y, {s.oc * out, 1, s.oc}, y, {s.oc * out, out, 1});
+  copy_block(sizeof(T), {s.n, s.oc, out}, last_y, {s.oc * out, 1, s.oc}, y, {s.oc * out, out, 1});
   return true;
 }
 
@@ -82,18 +93,23 @@ int64_t weight_calls(const ConvShape& s, int64_t images) {
 }
 
 // Large weights of small planes are cut by output channels: shares of the images would need an array for each sum.
-bool weights_by_channels(const ConvShape& s, const float* x, const float* dy, float* dw) {
+template <class T>
+bool weights_by_channels(const ConvShape& s, const T* x, const T* dy, float* dw) {
   const int64_t units = s.oc / kChannelUnit, parts = std::clamp<int64_t>(s.macs() / kOneDnnMacsPerCall, 4, units);
   return split(units, parts, [&](int64_t, int64_t first, int64_t count) {
     const int64_t channel = first * kChannelUnit;
     ConvShape share = s;
     share.oc = first + count < units ? count * kChannelUnit : s.oc - channel;
-    return onednn_conv_backward_weights(share, s.n, s.oc, x, dy + channel * s.out_plane(),
+    return onednn_conv_backward_weights(kType<T>, share, s.n, s.oc, x, dy + channel * s.out_plane(),
                                         dw + channel * s.ic * s.taps());
   });
 }
 
 }  // namespace
+
+bool has_primitives(DType type) {
+  return type == DType::kFloat32 || (type == DType::kBFloat16 && bf16_unit() == Bf16Unit::kTiles);
+}
 
 bool prefers_primitive(const ConvShape& s, ConvPart part) {
   if (s.macs() == 0) return false;
@@ -108,23 +124,27 @@ int64_t weight_parts(int64_t size, int64_t most) {
   return std::min(most, std::clamp<int64_t>(kElements / std::max<int64_t>(size, 1), 2, kParts));
 }
 
-bool primitive_forward(const ConvShape& s, const float* x, const float* w, const float* bias, bool relu, float* y) {
+template <class T>
+bool primitive_forward(const ConvShape& s, const T* x, const T* w, const float* bias, bool relu, T* y) {
   if (forward_by_last(s, x, w, bias, relu, y)) return true;
   return split(s.n, image_shares(s), [&](int64_t, int64_t first, int64_t images) {
-    float* out = y + first * s.oc * s.out_plane();
-    if (!onednn_conv_forward(s, images, x + first * s.ic * s.in_plane(), w, bias, false, out)) return false;
+    T* out = y + first * s.oc * s.out_plane();
+    if (!onednn_conv_forward(kType<T>, s, images, x + first * s.ic * s.in_plane(), w, bias, out)) return false;
     if (relu) rectify(images * s.oc * s.out_plane(), out);  // not by oneDNN, whose relu turns NaN into 0
     return true;
   });
 }
 
-bool primitive_backward_data(const ConvShape& s, const float* dy, const float* w, float* dx) {
+template <class T>
+bool primitive_backward_data(const ConvShape& s, const T* dy, const T* w, T* dx) {
   return split(s.n, image_shares(s), [&](int64_t, int64_t first, int64_t images) {
-    return onednn_conv_backward_data(s, images, dy + first * s.oc * s.out_plane(), w, dx + first * s.ic * s.in_plane());
+    return onednn_conv_backward_data(kType<T>, s, images, dy + first * s.oc * s.out_plane(), w,
+                                     dx + first * s.ic * s.in_plane());
   });
 }
 
-bool primitive_backward_weights(const ConvShape& s, const float* x, const float* dy, float* dw) {
+template <class T>
+bool primitive_backward_weights(const ConvShape& s, const T* x, const T* dy, float* dw) {
   const int64_t size = s.oc * (s.ic / s.groups) * s.taps();
   if (s.groups == 1 && s.oc >= 4 * kChannelUnit && size >= kLargeWeights && s.out_plane() < kLargePlane)
     return weights_by_channels(s, x, dy, dw);
@@ -140,7 +160,7 @@ bool primitive_backward_weights(const ConvShape& s, const float* x, const float*
     for (int64_t c = 0; c < calls; ++c) {
       const int64_t from = first + c * images / calls, count = first + (c + 1) * images / calls - from;
       float* const to = c == 0 ? sum : terms + part * size;
-      if (!onednn_conv_backward_weights(s, count, s.oc, x + from * s.ic * s.in_plane(),
+      if (!onednn_conv_backward_weights(kType<T>, s, count, s.oc, x + from * s.ic * s.in_plane(),
                                         dy + from * s.oc * s.out_plane(), to))
         return false;
       if (c > 0) add_parts(sum, to, 2, size);
@@ -151,6 +171,14 @@ bool primitive_backward_weights(const ConvShape& s, const float* x, const float*
   if (ok) add_parts(dw, partial, parts, size);
   return ok;
 }
+
+#define PG_PRIMITIVES(T)                                                                            \
+  template bool primitive_forward<T>(const ConvShape&, const T*, const T*, const float*, bool, T*); \
+  template bool primitive_backward_data<T>(const ConvShape&, const T*, const T*, T*);               \
+  template bool primitive_backward_weights<T>(const ConvShape&, const T*, const T*, float*);
+PG_PRIMITIVES(float)
+PG_PRIMITIVES(BFloat16)
+#undef PG_PRIMITIVES
 
 int64_t image_shares(const ConvShape& s) {
   const bool short_calls = s.out_plane() >= kLargePlane || watched_here().suspender;

@@ -1,19 +1,27 @@
-// Large float32 convolutions by oneDNN, of images (N, C, spatial...) and split over the thread pool.
+// Large convolutions by oneDNN, of images (N, C, spatial...) and split over the thread pool: of float32 and, with the
+// tiles of AMX, of bfloat16.
 #pragma once
 #include <cstdint>
 
 #include "tensor/cpu/conv/conv.h"
+#include "tensor/dtype.h"
 
 namespace pg::cpu {
+
+// Whether the library computes convolutions of this dtype faster than float32 ones of converted numbers.
+bool has_primitives(DType type);
 
 // Whether the library computes this part faster than the direct kernel.
 bool prefers_primitive(const ConvShape& s, ConvPart part);
 
 // The arguments are those of conv_forward and the other functions of conv.h. They return false where the library has no
-// implementation.
-bool primitive_forward(const ConvShape& s, const float* x, const float* w, const float* bias, bool relu, float* y);
-bool primitive_backward_data(const ConvShape& s, const float* dy, const float* w, float* dx);
-bool primitive_backward_weights(const ConvShape& s, const float* x, const float* dy, float* dw);
+// implementation. T is float or BFloat16.
+template <class T>
+bool primitive_forward(const ConvShape& s, const T* x, const T* w, const float* bias, bool relu, T* y);
+template <class T>
+bool primitive_backward_data(const ConvShape& s, const T* dy, const T* w, T* dx);
+template <class T>
+bool primitive_backward_weights(const ConvShape& s, const T* x, const T* dy, float* dw);
 
 // Returns the number of partial sums of a weight gradient. It does not depend on the number of threads, so that the
 // bits do not either. Large weights have fewer, because each partial sum but one needs an array.

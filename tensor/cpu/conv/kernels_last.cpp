@@ -1,6 +1,7 @@
 // Kernels of convolutions and pooling of images (N, spatial..., C).
 #include "tensor/cpu/conv/arguments.h"
 #include "tensor/cpu/conv/conv_last.h"
+#include "tensor/cpu/conv/conv_primitives.h"
 #include "tensor/cpu/gemm/prepared.h"
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/register.h"
@@ -23,10 +24,16 @@ cpu::ConvShape shape_of(const KernelArgs& args) {
   return conv_shape(args, channels_first(args.in[0].shape()), args.in[1].shape(), channels_first(args.out[0].shape()));
 }
 
+// Whether there are kernels for the dtype, which all arguments have.
+bool has_kernel(const KernelArgs& args) {
+  const DType type = args.out[0].dtype();
+  return all_of_type(type, args) && cpu::has_primitives(type);
+}
+
 std::unique_ptr<const PreparedKernel> prepare(const KernelArgs& args, uint32_t) {
   const bool empty = args.in[0].numel() == 0 || args.in[1].numel() == 0 || args.out[0].numel() == 0;
-  if (!all_float32(args) || empty) return nullptr;
-  return cpu::prepare_conv_last(shape_of(args), bool(args.in[2]), cpu::Finish(args));
+  if (!has_kernel(args) || empty) return nullptr;
+  return cpu::prepare_conv_last(args.out[0].dtype(), shape_of(args), bool(args.in[2]), cpu::Finish(args));
 }
 
 // Runs a kernel prepared for this call, so that the bits are those of a plan. Without one: a convolution with the
@@ -49,10 +56,10 @@ void convolve(const KernelArgs& args) {
 
 // The library has no kernel for some convolutions with groups.
 bool pays(const KernelArgs& args, bool reorders) {
-  if (!all_float32(args)) return false;
+  if (!has_kernel(args)) return false;
   const cpu::ConvShape s = shape_of(args);
   return cpu::conv_forward_prefers_channels_last(s, reorders) &&
-         (s.groups == 1 || cpu::ConvLast::make(s, bool(args.in[2])));
+         (s.groups == 1 || cpu::ConvLast::make(args.out[0].dtype(), s, bool(args.in[2])));
 }
 
 cpu::PoolShape pool_shape_of(const KernelArgs& args) {

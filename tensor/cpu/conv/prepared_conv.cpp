@@ -8,6 +8,7 @@
 #include "tensor/cpu/conv/conv_last.h"
 #include "tensor/cpu/conv/conv_primitives.h"
 #include "tensor/cpu/conv/winograd.h"
+#include "tensor/cpu/converted.h"
 #include "tensor/cpu/gemm/prepared.h"
 #include "tensor/cpu/onednn/onednn.h"
 #include "tensor/parallel.h"
@@ -70,23 +71,27 @@ class RowWise final : public PreparedKernel {
 
 class PreparedConvLast final : public PreparedKernel {
  public:
-  PreparedConvLast(std::unique_ptr<const ConvLast> conv, const Finish& finish)
-      : conv_(std::move(conv)), finish_(finish) {
+  PreparedConvLast(DType type, std::unique_ptr<const ConvLast> conv, const Finish& finish)
+      : type_(type), conv_(std::move(conv)), finish_(finish) {
     packed_bytes = conv_->packed_bytes();
     if (packed_bytes) packed_input = 1;
     scratch_bytes = conv_->scratch_bytes();
   }
   void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const override {
-    const auto finish = [&](int64_t n, float* part) { finish_(n, part); };
-    conv_->run(in[0].as<float>(), in[1].as<float>(), packed, in[2].as<float>(), finish, out[0].as<float>(), scratch);
+    const Converted<float> bias(in[2], DType::kFloat32);
+    const auto finish = [&](int64_t n, void* part) {
+      type_ == DType::kFloat32 ? finish_(n, static_cast<float*>(part)) : finish_(n, static_cast<BFloat16*>(part));
+    };
+    conv_->run(in[0].data, in[1].data, packed, bias.data(), finish, out[0].data, scratch);
   }
-  void pack(const View& w, void* packed) const override { conv_->pack(w.as<float>(), packed); }
+  void pack(const View& w, void* packed) const override { conv_->pack(w.data, packed); }
   bool packs_like(const PreparedKernel& other) const override {
     const auto* o = dynamic_cast<const PreparedConvLast*>(&other);
-    return o && conv_->packs_like(*o->conv_);
+    return o && type_ == o->type_ && conv_->packs_like(*o->conv_);
   }
 
  private:
+  const DType type_;
   std::unique_ptr<const ConvLast> conv_;
   Finish finish_;
 };
@@ -146,19 +151,21 @@ std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias
     return std::make_unique<DirectConvKernel>(std::move(*direct), finish);
   if (!packs || !prefers_primitive(s, ConvPart::kForward)) return nullptr;
   return row_wise(s.n, image_shares(s), s.ic * s.in_plane(), s.oc * s.out_plane(), finish,
-                  [&](int64_t images) { return Primitive(onednn_prepare_conv(s, images, bias)); });
+                  [&](int64_t images) { return Primitive(onednn_prepare_conv(DType::kFloat32, s, images, bias)); });
 }
 
-std::unique_ptr<const PreparedKernel> prepare_conv_last(const ConvShape& s, bool bias, const Finish& finish) {
-  if (const int tile = winograd_tile(s, ConvPart::kForward)) {
+std::unique_ptr<const PreparedKernel> prepare_conv_last(DType type, const ConvShape& s, bool bias,
+                                                        const Finish& finish) {
+  const bool measured = type == DType::kFloat32;  // tiles of bfloat16 are several times as fast as other algorithms
+  if (const int tile = measured ? winograd_tile(s, ConvPart::kForward) : 0) {
     const Winograd conv(s, ConvPart::kForward, tile, ImageLayout::kChannelsLast);
     return std::make_unique<WinogradKernel>(conv, finish);
   }
-  if (product_pays(s, ConvPart::kForward, ImageLayout::kChannelsLast))
+  if (measured && product_pays(s, ConvPart::kForward, ImageLayout::kChannelsLast))
     return prepare_linear(s.n * s.out_plane(), s.oc, s.ic, true, finish);
-  auto conv = ConvLast::make(s, bias);
+  auto conv = ConvLast::make(type, s, bias);
   if (!conv) return nullptr;
-  return std::make_unique<PreparedConvLast>(std::move(conv), finish);
+  return std::make_unique<PreparedConvLast>(type, std::move(conv), finish);
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv_gradient(const ConvShape& s, ConvPart part) {

@@ -1,8 +1,11 @@
 #include "tensor/cpu/gemm/prepared.h"
 
+#include <algorithm>
+
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/gemm/gemm_simd.h"
+#include "tensor/cpu/half.h"
 
 namespace pg::cpu {
 namespace {
@@ -53,6 +56,18 @@ void Finish::operator()(std::span<const View> out) const {
 void Finish::operator()(int64_t n, float* y) const {
   if (relu_) return rectify(n, y);
   if (activation_) (*activation_)(n, y);
+}
+
+void Finish::operator()(int64_t n, BFloat16* y) const {
+  if (!relu_ && !activation_) return;
+  constexpr int64_t kBlock = 1024;
+  float block[kBlock];
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t count = std::min(kBlock, n - i);
+    to_float(y + i, block, count);
+    (*this)(count, block);
+    from_float(block, y + i, count);
+  }
 }
 
 std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64_t k, bool packs,

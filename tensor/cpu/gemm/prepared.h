@@ -16,6 +16,7 @@ class Finish {
   explicit Finish(const KernelArgs& args);
   void operator()(std::span<const View> out) const;
   void operator()(int64_t n, float* y) const;  // for a part of the result, only on this thread
+  void operator()(int64_t n, BFloat16* y) const;
   bool relu() const { return relu_; }
 
  private:
@@ -32,8 +33,10 @@ std::unique_ptr<const PreparedKernel> prepare_product(int64_t m, int64_t n, int6
 // A convolution of inputs (x, w, bias). Returns null when only packed weights would be faster and `packs` is false.
 std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish);
 
-// A convolution of images (N, spatial..., C). Returns null where the library has no implementation.
-std::unique_ptr<const PreparedKernel> prepare_conv_last(const ConvShape& s, bool bias, const Finish& finish);
+// A convolution of images (N, spatial..., C) of float32 or bfloat16. Returns null where the library has no
+// implementation.
+std::unique_ptr<const PreparedKernel> prepare_conv_last(DType type, const ConvShape& s, bool bias,
+                                                        const Finish& finish);
 
 // The gradients, of inputs (dy, w) or (x, dy). Returns null when the unprepared kernel is as fast.
 std::unique_ptr<const PreparedKernel> prepare_conv_gradient(const ConvShape& s, ConvPart part);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "tensor/dtype.h"
+
 namespace pg::cpu {
 
 struct ConvShape;
@@ -17,15 +19,18 @@ struct ConvShape;
 // The most work for one call, because a call cannot be interrupted: about a tenth of a second on one core.
 inline constexpr int64_t kOneDnnMacsPerCall = int64_t(1) << 32;
 
+// Images and weights are float32 or bfloat16, as `type` says; biases and gradients of weights are float32, and so are
+// sums. bfloat16 needs the tiles of AMX (bf16_unit).
+
 // Convolutions of `images` images; s.n is not used. Arguments and results have plain layouts. The library chooses its
 // own layouts, and reorders are part of the call. Returns false, with nothing written, where the library has no
 // implementation.
-bool onednn_conv_forward(const ConvShape& s, int64_t images, const float* x, const float* w, const float* bias,
-                         bool relu, float* y);
-bool onednn_conv_backward_data(const ConvShape& s, int64_t images, const float* dy, const float* w, float* dx);
+bool onednn_conv_forward(DType type, const ConvShape& s, int64_t images, const void* x, const void* w,
+                         const float* bias, void* y);
+bool onednn_conv_backward_data(DType type, const ConvShape& s, int64_t images, const void* dy, const void* w, void* dx);
 // dy holds s.oc of the `channels` channels of images.
-bool onednn_conv_backward_weights(const ConvShape& s, int64_t images, int64_t channels, const float* x, const float* dy,
-                                  float* dw);
+bool onednn_conv_backward_weights(DType type, const ConvShape& s, int64_t images, int64_t channels, const void* x,
+                                  const void* dy, float* dw);
 
 // A convolution that is prepared once. The operands have plain layouts; the weights may also have the layout
 // that the library prefers. Immutable: runs may overlap.
@@ -34,8 +39,8 @@ class OneDnnPrepared {
   virtual ~OneDnnPrepared() = default;
   // `w`: the result of pack() if packed_bytes > 0, else the weights themselves. `bias` must be null exactly when the
   // preparation had none.
-  virtual void run(const float* x, const void* w, const float* bias, float* y, void* scratch) const = 0;
-  virtual void pack(const float* w, void* packed) const = 0;
+  virtual void run(const void* x, const void* w, const float* bias, void* y, void* scratch) const = 0;
+  virtual void pack(const void* w, void* packed) const = 0;
   virtual bool packs_like(const OneDnnPrepared& other) const = 0;
 
   size_t scratch_bytes = 0;
@@ -43,11 +48,11 @@ class OneDnnPrepared {
 };
 
 // The forward convolution of `images` images of this shape.
-std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv(const ConvShape& s, int64_t images, bool bias);
+std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv(DType type, const ConvShape& s, int64_t images, bool bias);
 
 // The same for images (N, spatial..., C) with `dims` spatial dims. The padding after the last element follows from the
 // sizes and may differ from s.pad.
-std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv_last(const ConvShape& s, int dims, bool bias);
+std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv_last(DType type, const ConvShape& s, int dims, bool bias);
 int onednn_spatial_dims(const ConvShape& s);  // of a whole image, which may have strips with fewer
 
 }  // namespace pg::cpu

@@ -63,7 +63,6 @@ dnnl::convolution_backward_weights::primitive_desc conv_weights_desc(
       engine(),         dnnl::algorithm::convolution_direct, x, w, y, d.strides, d.dilates, d.pad_lo, d.pad_hi, hint,
       user_scratchpad()};
 }
-static void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.f, 0.f); }
 #else
 dnnl::convolution_forward::primitive_desc conv_forward_desc(const memory::desc& x, const memory::desc& w,
                                                             const memory::desc& b, const memory::desc& y,
@@ -86,15 +85,7 @@ dnnl::convolution_backward_weights::primitive_desc conv_weights_desc(
                                                    d.pad_lo, d.pad_hi),
           user_scratchpad(), engine(), hint};
 }
-static void append_relu(dnnl::post_ops& ops) { ops.append_eltwise(1.f, dnnl::algorithm::eltwise_relu, 0.f, 0.f); }
 #endif
-
-dnnl::primitive_attr with_relu(dnnl::primitive_attr attr) {
-  dnnl::post_ops ops;
-  append_relu(ops);
-  attr.set_post_ops(ops);
-  return attr;
-}
 
 void check_room() {
   constexpr size_t kRoom = 16 << 20;
@@ -115,6 +106,8 @@ namespace {
 // Returns the spatial dims without leading ones, but at least `nd` of them.
 memory::dims tail_dims(const std::array<int64_t, 3>& v, int nd) { return memory::dims(v.begin() + (3 - nd), v.end()); }
 
+Type type_of(DType type) { return type == DType::kBFloat16 ? Type::bf16 : Type::f32; }
+
 }  // namespace
 
 int spatial_dims(const ConvShape& s) {
@@ -123,7 +116,8 @@ int spatial_dims(const ConvShape& s) {
   return trivial(1) ? 1 : 2;
 }
 
-ConvDescs describe(const ConvShape& s, bool with_bias, int last_dims) {
+ConvDescs describe(DType dtype, const ConvShape& s, bool with_bias, int last_dims) {
+  const Type type = type_of(dtype);
   const bool last = last_dims > 0;
   const int nd = last ? last_dims : spatial_dims(s);
   constexpr Tag kPlain[] = {Tag::ncw, Tag::nchw, Tag::ncdhw}, kLast[] = {Tag::nwc, Tag::nhwc, Tag::ndhwc};
@@ -149,24 +143,26 @@ ConvDescs describe(const ConvShape& s, bool with_bias, int last_dims) {
   }
   d.dims.strides = tail_dims(s.stride, nd);
   d.dims.pad_lo = tail_dims(s.pad, nd);
-  d.x = memory::desc(x, Type::f32, last ? plain_x : Tag::any);
-  d.w = memory::desc(w, Type::f32, Tag::any);
-  d.y = memory::desc(y, Type::f32, last ? plain_x : Tag::any);
+  d.x = memory::desc(x, type, last ? plain_x : Tag::any);
+  d.w = memory::desc(w, type, Tag::any);
+  d.dw = memory::desc(w, Type::f32, Tag::any);
+  d.y = memory::desc(y, type, last ? plain_x : Tag::any);
   d.b = with_bias ? memory::desc({s.oc}, Type::f32, Tag::a) : memory::desc();
-  d.px = memory::desc(x, Type::f32, plain_x);
-  d.pw = memory::desc(w, Type::f32, plain_w);
-  d.py = memory::desc(y, Type::f32, plain_x);
+  d.px = memory::desc(x, type, plain_x);
+  d.pw = memory::desc(w, type, plain_w);
+  d.pdw = memory::desc(w, Type::f32, plain_w);
+  d.py = memory::desc(y, type, plain_x);
   return d;
 }
 
-memory::desc some_channels(const ConvShape& s, int64_t channels) {
+memory::desc some_channels(DType type, const ConvShape& s, int64_t channels) {
   memory::dims dims{s.n, s.oc}, strides{channels * s.out_plane(), s.out_plane()};
   int64_t step = s.out_plane();
   for (int i = 3 - spatial_dims(s); i < 3; ++i) {
     dims.push_back(s.out[i]);
     strides.push_back(step /= s.out[i]);
   }
-  return memory::desc(dims, Type::f32, strides);
+  return memory::desc(dims, type_of(type), strides);
 }
 
 }  // namespace pg::cpu::onednn

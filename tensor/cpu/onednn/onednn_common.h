@@ -3,6 +3,7 @@
 #include <dnnl.hpp>
 
 #include "tensor/cpu/conv/conv.h"
+#include "tensor/dtype.h"
 
 // A function of the OpenMP library that oneDNN runs on. Clang does not find GCC's <omp.h>.
 extern "C" int omp_get_max_threads();
@@ -35,7 +36,6 @@ bool available();  // whether the library is there; all functions below need it
 dnnl::engine& engine();
 dnnl::stream& stream();  // of the calling thread
 dnnl::primitive_attr user_scratchpad();
-dnnl::primitive_attr with_relu(dnnl::primitive_attr attr);
 
 // Throws NoRoom unless plenty of memory is free. Call it before making a primitive: the library crashes when an
 // allocation fails while it makes one.
@@ -69,15 +69,15 @@ dnnl::convolution_backward_weights::primitive_desc conv_weights_desc(
     const dnnl::convolution_forward::primitive_desc& hint);
 
 struct ConvDescs {
-  memory::desc x, w, b, y;  // layouts are left to the library
-  memory::desc px, pw, py;  // plain layouts
+  memory::desc x, w, b, y, dw;   // layouts are left to the library
+  memory::desc px, pw, py, pdw;  // plain layouts
   ConvDims dims;
 };
 
 int spatial_dims(const ConvShape& s);
 // `last_dims`: if not 0, images (N, spatial..., C) with so many spatial dims, for the library too.
-ConvDescs describe(const ConvShape& s, bool with_bias, int last_dims = 0);
+ConvDescs describe(DType type, const ConvShape& s, bool with_bias, int last_dims = 0);
 // The plain layout of s.oc of the `channels` channels of images.
-memory::desc some_channels(const ConvShape& s, int64_t channels);
+memory::desc some_channels(DType type, const ConvShape& s, int64_t channels);
 
 }  // namespace pg::cpu::onednn

@@ -53,7 +53,8 @@ class Borrowed {
 // Reorders images into the layout that the library chose, and results back.
 class PreparedConv final : public OneDnnPrepared {
  public:
-  PreparedConv(const ConvShape& s, bool bias, int last_dims) : has_bias_(bias), d_(describe(s, bias, last_dims)) {
+  PreparedConv(DType type, const ConvShape& s, bool bias, int last_dims)
+      : has_bias_(bias), d_(describe(type, s, bias, last_dims)) {
     const auto pd = usable(conv_forward_desc(d_.x, d_.w, d_.b, d_.y, d_.dims, user_scratchpad()));
     primitive_ = dnnl::convolution_forward(pd);
     x_ = pd.src_desc(), w_ = pd.weights_desc(), y_ = pd.dst_desc(), pad_ = pd.scratchpad_desc();
@@ -66,13 +67,13 @@ class PreparedConv final : public OneDnnPrepared {
     shared_ = make_arguments();
   }
 
-  void run(const float* x, const void* w, const float* bias, float* y, void* scratch) const override {
+  void run(const void* x, const void* w, const float* bias, void* y, void* scratch) const override {
     const SingleThread single;
     char* base = static_cast<char*>(scratch);
     Borrowed args(shared_, busy_, [this] { return make_arguments(); });
     args->set(DNNL_ARG_SRC, bring_in(x, base + at_x_));
     args->set(DNNL_ARG_WEIGHTS, w);
-    args->set(DNNL_ARG_DST, y_ == d_.py ? static_cast<void*>(y) : base + at_y_);
+    args->set(DNNL_ARG_DST, y_ == d_.py ? y : base + at_y_);
     args->set(DNNL_ARG_SCRATCHPAD, base + at_pad_);
     if (has_bias_) args->set(DNNL_ARG_BIAS, bias);
     args->execute(primitive_);
@@ -80,9 +81,9 @@ class PreparedConv final : public OneDnnPrepared {
     memory plain(d_.py, engine(), y);
     from_y_.execute(stream(), args->at(DNNL_ARG_DST), plain);
   }
-  void pack(const float* w, void* packed) const override {
+  void pack(const void* w, void* packed) const override {
     const SingleThread single;
-    memory from(d_.pw, engine(), const_cast<float*>(w)), to(w_, engine(), packed);
+    memory from(d_.pw, engine(), const_cast<void*>(w)), to(w_, engine(), packed);
     to_w_.execute(stream(), from, to);
   }
   bool packs_like(const OneDnnPrepared& other) const override {
@@ -96,9 +97,9 @@ class PreparedConv final : public OneDnnPrepared {
     if (needed) scratch_bytes += aligned(desc.get_size());
   }
   // Returns the images in the library's layout; copies them to `to` only if the layouts differ.
-  const void* bring_in(const float* x, char* to) const {
+  const void* bring_in(const void* x, char* to) const {
     if (x_ == d_.px) return x;
-    memory from(d_.px, engine(), const_cast<float*>(x)), out(x_, engine(), to);
+    memory from(d_.px, engine(), const_cast<void*>(x)), out(x_, engine(), to);
     to_x_.execute(stream(), from, out);
     return to;
   }
@@ -122,12 +123,12 @@ class PreparedConv final : public OneDnnPrepared {
   mutable std::atomic<bool> busy_{false};
 };
 
-std::unique_ptr<const OneDnnPrepared> prepare(const ConvShape& s, bool bias, int last_dims) {
+std::unique_ptr<const OneDnnPrepared> prepare(DType type, const ConvShape& s, bool bias, int last_dims) {
   if (isa() < Isa::kAvx2 || !available()) return nullptr;
   try {
     check_room();
     const SingleThread single;
-    return std::make_unique<PreparedConv>(s, bias, last_dims);
+    return std::make_unique<PreparedConv>(type, s, bias, last_dims);
   } catch (const dnnl::error&) {
     return nullptr;
   } catch (const NoRoom&) {
@@ -137,14 +138,14 @@ std::unique_ptr<const OneDnnPrepared> prepare(const ConvShape& s, bool bias, int
 
 }  // namespace
 
-std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv(const ConvShape& s, int64_t images, bool bias) {
+std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv(DType type, const ConvShape& s, int64_t images, bool bias) {
   ConvShape share = s;
   share.n = images;
-  return prepare(share, bias, 0);
+  return prepare(type, share, bias, 0);
 }
 
-std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv_last(const ConvShape& s, int dims, bool bias) {
-  return prepare(s, bias, dims);
+std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv_last(DType type, const ConvShape& s, int dims, bool bias) {
+  return prepare(type, s, bias, dims);
 }
 
 int onednn_spatial_dims(const ConvShape& s) { return spatial_dims(s); }

@@ -21,8 +21,8 @@ enum class ConvKind : int64_t { kForward, kBackwardData, kBackwardWeights };
 struct ConvKey {
   ConvShape shape;
   ConvKind kind;
-  int64_t bias, relu;
-  int64_t channels;  // of the images that the result's gradient is a part of
+  int64_t type, bias;  // type: a DType
+  int64_t channels;    // of the images that the result's gradient is a part of
 };
 
 // One operand of a convolution, with its reorder between the plain layout and the one the library chose. `first` and
@@ -57,9 +57,8 @@ ConvOperand operand(int arg, const memory::desc& plain, const memory::desc& inne
 }
 
 PreparedConv make_conv(const ConvKey& key) {
-  const ConvDescs d = describe(key.shape, key.bias);
-  const dnnl::primitive_attr attr = key.relu ? with_relu(user_scratchpad()) : user_scratchpad();
-  const auto forward = usable(conv_forward_desc(d.x, d.w, d.b, d.y, d.dims, attr));
+  const ConvDescs d = describe(DType(key.type), key.shape, key.bias);
+  const auto forward = usable(conv_forward_desc(d.x, d.w, d.b, d.y, d.dims, user_scratchpad()));
   PreparedConv p;
   size_t* total = &p.scratch_bytes;
   if (key.kind == ConvKind::kForward) {
@@ -77,11 +76,12 @@ PreparedConv make_conv(const ConvKey& key) {
     p.result = operand(DNNL_ARG_DIFF_SRC, d.px, pd.diff_src_desc(), true, total);
     p.scratchpad = pd.scratchpad_desc();
   } else {
-    const auto pd = usable(conv_weights_desc(d.x, d.w, d.y, d.dims, forward));
+    const auto pd = usable(conv_weights_desc(d.x, d.dw, d.y, d.dims, forward));
     p.primitive = dnnl::convolution_backward_weights(pd);
     p.first = operand(DNNL_ARG_SRC, d.px, pd.src_desc(), false, total);
-    p.second = operand(DNNL_ARG_DIFF_DST, some_channels(key.shape, key.channels), pd.diff_dst_desc(), false, total);
-    p.result = operand(DNNL_ARG_DIFF_WEIGHTS, d.pw, pd.diff_weights_desc(), true, total);
+    p.second = operand(DNNL_ARG_DIFF_DST, some_channels(DType(key.type), key.shape, key.channels), pd.diff_dst_desc(),
+                       false, total);
+    p.result = operand(DNNL_ARG_DIFF_WEIGHTS, d.pdw, pd.diff_weights_desc(), true, total);
     p.scratchpad = pd.scratchpad_desc();
   }
   p.scratchpad_offset = *total;
@@ -90,15 +90,15 @@ PreparedConv make_conv(const ConvKey& key) {
 }
 
 // Returns the operand in the primitive's layout; copies it only if the layouts differ.
-memory bring_in(const ConvOperand& o, const float* data, char* scratch) {
-  memory plain(o.plain, engine(), const_cast<float*>(data));
+memory bring_in(const ConvOperand& o, const void* data, char* scratch) {
+  memory plain(o.plain, engine(), const_cast<void*>(data));
   if (o.same) return plain;
   memory inner(o.inner, engine(), scratch + o.offset);
   o.to_inner.execute(stream(), plain, inner);
   return inner;
 }
 
-bool run_conv(const ConvKey& key, const float* first, const float* second, const float* bias, float* result) try {
+bool run_conv(const ConvKey& key, const void* first, const void* second, const float* bias, void* result) try {
   if (isa() < Isa::kAvx2 || !available()) return false;
   auto& cache = per_thread<ConvKey, LruCache<ConvKey, std::optional<PreparedConv>>>(kCacheEntries);
   const SingleThread single;
@@ -129,26 +129,27 @@ bool run_conv(const ConvKey& key, const float* first, const float* second, const
   return false;
 }
 
-ConvKey conv_key(const ConvShape& s, int64_t images, ConvKind kind, bool bias, bool relu) {
-  ConvKey key{s, kind, bias, relu, s.oc};
+ConvKey conv_key(DType type, const ConvShape& s, int64_t images, ConvKind kind, bool bias) {
+  ConvKey key{s, kind, int64_t(type), bias, s.oc};
   key.shape.n = images;
   return key;
 }
 
 }  // namespace
 
-bool onednn_conv_forward(const ConvShape& s, int64_t images, const float* x, const float* w, const float* bias,
-                         bool relu, float* y) {
-  return run_conv(conv_key(s, images, ConvKind::kForward, bias != nullptr, relu), x, w, bias, y);
+bool onednn_conv_forward(DType type, const ConvShape& s, int64_t images, const void* x, const void* w,
+                         const float* bias, void* y) {
+  return run_conv(conv_key(type, s, images, ConvKind::kForward, bias != nullptr), x, w, bias, y);
 }
 
-bool onednn_conv_backward_data(const ConvShape& s, int64_t images, const float* dy, const float* w, float* dx) {
-  return run_conv(conv_key(s, images, ConvKind::kBackwardData, false, false), dy, w, nullptr, dx);
+bool onednn_conv_backward_data(DType type, const ConvShape& s, int64_t images, const void* dy, const void* w,
+                               void* dx) {
+  return run_conv(conv_key(type, s, images, ConvKind::kBackwardData, false), dy, w, nullptr, dx);
 }
 
-bool onednn_conv_backward_weights(const ConvShape& s, int64_t images, int64_t channels, const float* x, const float* dy,
-                                  float* dw) {
-  ConvKey key = conv_key(s, images, ConvKind::kBackwardWeights, false, false);
+bool onednn_conv_backward_weights(DType type, const ConvShape& s, int64_t images, int64_t channels, const void* x,
+                                  const void* dy, float* dw) {
+  ConvKey key = conv_key(type, s, images, ConvKind::kBackwardWeights, false);
   key.channels = channels;
   return run_conv(key, x, dy, nullptr, dw);
 }
