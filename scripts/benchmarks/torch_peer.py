@@ -152,6 +152,21 @@ case("mlp_train_adam_b64", lambda: train(mlp((256, 128, 10), 784), rnd(64, 784),
 for b in (1, 64):
     case("lenet_train_b%d" % b, lambda: train(lenet(), rnd(b, 1, 28, 28), momentum))
 case("resnet18_n8_train", lambda: train(resnet18(), rnd(8, 3, 224, 224), momentum), inner=1)
+
+
+# Convolutions of bfloat16, with the channels last as torch prefers them, eagerly and compiled.
+def last(module_or_tensor):
+    return module_or_tensor.bfloat16().to(memory_format=torch.channels_last)
+
+
+try:
+    from torchvision import models
+except ImportError:
+    models = None
+for name in ("resnet18", "resnet50", "mobilenet_v2") if models else ():
+    for wrap in (lambda net: net, torch.compile):
+        case(name + "_b1_infer_bf16", lambda: infer(wrap(last(getattr(models, name)())), last(rnd(1, 3, 224, 224))))
+case("resnet18_n8_train_bf16", lambda: train(last(resnet18()), last(rnd(8, 3, 224, 224)), momentum), inner=1)
 for size, n in (("1k", 1 << 10), ("64k", 1 << 16), ("1m", 1 << 20), ("16m", 1 << 24)):
     for chain in (arith, transc):
         case("chain10_%s_%s" % (chain.__name__, size), lambda: no_grad(chain, rnd(n), rnd(n), rnd(n)))

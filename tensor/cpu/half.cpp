@@ -15,18 +15,11 @@ bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 void read_half(const View& from, float* to) {
   if (!is_contiguous(from.shape(), *from.strides))
     assign_block(from, DType::kFloat32, from.shape(), to, contiguous_strides(from.shape()));
-  else if (from.dtype() == DType::kFloat16)
-    to_float(from.as<const Half>(), to, from.numel());
   else
-    to_float(from.as<const BFloat16>(), to, from.numel());
+    convert(from.dtype(), from.data, DType::kFloat32, to, from.numel());
 }
 
-void write_half(const float* from, const View& to) {
-  if (to.dtype() == DType::kFloat16)
-    from_float(from, to.as<Half>(), to.numel());
-  else
-    from_float(from, to.as<BFloat16>(), to.numel());
-}
+void write_half(const float* from, const View& to) { convert(DType::kFloat32, from, to.dtype(), to.data, to.numel()); }
 
 struct Wide {
   Type type;

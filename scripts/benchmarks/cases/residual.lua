@@ -10,10 +10,13 @@ local function train_step(pg, net, loss_fn, trainer, n)
 end
 
 -- The peers' training step of ResNet-18. peak_rss_delta_mb is the memory that it needs.
-local function train(variant)
-  return {name = "resnet18_n8_train", variant = variant, setup = function(pg)
+local function train(dtype, variant)
+  local name = dtype == "float32" and "resnet18_n8_train" or "resnet18_n8_train_bf16"
+  return {name = name, variant = variant, setup = function(pg)
     local net, x, y = residual(pg, {2, 2, 2, 2}, false), pg.rand(8, 3, 224, 224) - 0.5, pg.randint(1, 1000, {8})
     net(x:narrow(1, 1, 1))
+    net:cast(dtype)
+    x = x:to(dtype)
     local loss_fn = pg.loss.SoftmaxCrossEntropyLoss()
     local trainer = pg.optim.Trainer(net:collect_params(), "sgd", {learning_rate = 0.05, momentum = 0.9})
     if variant == "hybrid" then net:hybridize() end
@@ -89,7 +92,8 @@ local function batch_sizes(env)
 end
 
 return {
-  train(), train("hybrid"), train("jit"),
+  train("float32"), train("float32", "hybrid"), train("float32", "jit"),
+  train("bfloat16"), train("bfloat16", "hybrid"), train("bfloat16", "jit"),
   {name = "residual50_new_batch", measure = new_batches},
   {name = "residual_200_batch_sizes", variant = "hybrid", measure = batch_sizes},
 }

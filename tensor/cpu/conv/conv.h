@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 
+#include "tensor/dtype.h"
+
 namespace pg::cpu {
 
 // There are always three spatial dims: 1-d and 2-d shapes get leading dims of size 1 (stride 1, dilation 1, padding 0).
@@ -32,7 +34,7 @@ void conv_forward(const ConvShape& s, const T* x, const T* w, const T* bias, boo
 // The shares of the images that oneDNN computes, one per call: at least one for each thread that has images, and more
 // if they would take longer than about a millisecond, because a call can be neither interrupted nor suspended. Outside
 // of jobs calls may be longer where each of them reads large weights for a small plane.
-int64_t image_shares(const ConvShape& s);
+int64_t image_shares(DType type, const ConvShape& s);
 
 // Whether conv_forward<float> is fastest on images (N, spatial..., C), into which it may have to reorder its image.
 bool conv_forward_prefers_channels_last(const ConvShape& s, bool reorders);

@@ -14,7 +14,6 @@ using Share = ConvLast::Share;
 
 constexpr int64_t kMacsPerShare = 3 << 18;  // less work than this does not repay a call of its own
 constexpr int64_t kMacsPerElement = 8;      // that take as long as to read or write one
-constexpr int64_t kTilesGain = 8;           // how many times as fast tiles of bfloat16 are
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 int64_t result_size(const ConvShape& s) { return s.n * s.oc * s.out_plane(); }

@@ -20,7 +20,7 @@ namespace pg::cpu {
 namespace {
 
 // A call of oneDNN takes about a millisecond, because it can be neither interrupted nor suspended.
-constexpr int64_t kMacsPerCall = 1 << 26;
+int64_t macs_per_call(DType type) { return (int64_t(1) << 26) * (type == DType::kBFloat16 ? kTilesGain : 1); }
 // From this size of a plane on, a call for one image costs far more than a pass over the weights.
 constexpr int64_t kLargePlane = 256;
 
@@ -88,8 +88,9 @@ bool forward_by_last(const ConvShape& s, const T* x, const T* w, const float* bi
 
 // Calls for a weight gradient of `images` images. Each of them but the first costs a pass over the weights, so small
 // planes have one. The number depends only on the shape, as that of parts.
-int64_t weight_calls(const ConvShape& s, int64_t images) {
-  return s.out_plane() < kLargePlane ? 1 : std::clamp<int64_t>(s.macs() / s.n * images / kMacsPerCall, 1, images);
+int64_t weight_calls(DType type, const ConvShape& s, int64_t images) {
+  if (s.out_plane() < kLargePlane) return 1;
+  return std::clamp<int64_t>(s.macs() / s.n * images / macs_per_call(type), 1, images);
 }
 
 // Large weights of small planes are cut by output channels: shares of the images would need an array for each sum.
@@ -127,7 +128,7 @@ int64_t weight_parts(int64_t size, int64_t most) {
 template <class T>
 bool primitive_forward(const ConvShape& s, const T* x, const T* w, const float* bias, bool relu, T* y) {
   if (forward_by_last(s, x, w, bias, relu, y)) return true;
-  return split(s.n, image_shares(s), [&](int64_t, int64_t first, int64_t images) {
+  return split(s.n, image_shares(kType<T>, s), [&](int64_t, int64_t first, int64_t images) {
     T* out = y + first * s.oc * s.out_plane();
     if (!onednn_conv_forward(kType<T>, s, images, x + first * s.ic * s.in_plane(), w, bias, out)) return false;
     if (relu) rectify(images * s.oc * s.out_plane(), out);  // not by oneDNN, whose relu turns NaN into 0
@@ -137,7 +138,7 @@ bool primitive_forward(const ConvShape& s, const T* x, const T* w, const float* 
 
 template <class T>
 bool primitive_backward_data(const ConvShape& s, const T* dy, const T* w, T* dx) {
-  return split(s.n, image_shares(s), [&](int64_t, int64_t first, int64_t images) {
+  return split(s.n, image_shares(kType<T>, s), [&](int64_t, int64_t first, int64_t images) {
     return onednn_conv_backward_data(kType<T>, s, images, dy + first * s.oc * s.out_plane(), w,
                                      dx + first * s.ic * s.in_plane());
   });
@@ -149,14 +150,14 @@ bool primitive_backward_weights(const ConvShape& s, const T* x, const T* dy, flo
   if (s.groups == 1 && s.oc >= 4 * kChannelUnit && size >= kLargeWeights && s.out_plane() < kLargePlane)
     return weights_by_channels(s, x, dy, dw);
   const int64_t parts = weight_parts(size, s.n);
-  const bool sums = weight_calls(s, s.n / parts + 1) > 1;
+  const bool sums = weight_calls(kType<T>, s, s.n / parts + 1) > 1;
   const int64_t arrays = parts - 1 + (sums ? parts : 0);
   const Scratch<float> partial_memory(arrays * size);
   float* const partial = partial_memory;
   float* terms = partial + (parts - 1) * size;
   const bool ok = split(s.n, parts, [&](int64_t part, int64_t first, int64_t images) {
     float* const sum = part == 0 ? dw : partial + (part - 1) * size;
-    const int64_t calls = weight_calls(s, images);
+    const int64_t calls = weight_calls(kType<T>, s, images);
     for (int64_t c = 0; c < calls; ++c) {
       const int64_t from = first + c * images / calls, count = first + (c + 1) * images / calls - from;
       float* const to = c == 0 ? sum : terms + part * size;
@@ -180,9 +181,9 @@ PG_PRIMITIVES(float)
 PG_PRIMITIVES(BFloat16)
 #undef PG_PRIMITIVES
 
-int64_t image_shares(const ConvShape& s) {
+int64_t image_shares(DType type, const ConvShape& s) {
   const bool short_calls = s.out_plane() >= kLargePlane || watched_here().suspender;
-  const int64_t macs = short_calls ? kMacsPerCall : kOneDnnMacsPerCall;
+  const int64_t macs = short_calls ? macs_per_call(type) : kOneDnnMacsPerCall;
   return std::min(std::max<int64_t>(num_threads(), s.macs() / macs), s.n);
 }
 

@@ -150,7 +150,7 @@ std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias
   if (auto direct = DirectConv::make(s, ConvPart::kForward))
     return std::make_unique<DirectConvKernel>(std::move(*direct), finish);
   if (!packs || !prefers_primitive(s, ConvPart::kForward)) return nullptr;
-  return row_wise(s.n, image_shares(s), s.ic * s.in_plane(), s.oc * s.out_plane(), finish,
+  return row_wise(s.n, image_shares(DType::kFloat32, s), s.ic * s.in_plane(), s.oc * s.out_plane(), finish,
                   [&](int64_t images) { return Primitive(onednn_prepare_conv(DType::kFloat32, s, images, bias)); });
 }
 

@@ -92,14 +92,11 @@ void check_all(const KernelArgs& a) {
 void to(const KernelArgs& a) {
   const View& in = a.in[0];
   const View& out = a.out[0];
-  const int64_t n = out.numel(), from = size_of(in.dtype()), size = size_of(out.dtype());
-  const cpu::ConvertFn convert = cpu::converter(in.dtype(), out.dtype());
+  const int64_t n = out.numel(), size = size_of(out.dtype());
   const Device device = out.type->device;
   WorkVector<char> staging(device.is_cpu() ? 0 : size_t(n * size));
   char* target = device.is_cpu() ? out.as<char>() : staging.data();
-  parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
-    convert(end - begin, in.as<char>() + begin * from, 1, target + begin * size);
-  });
+  cpu::convert(in.dtype(), in.data, out.dtype(), target, n);
   if (!device.is_cpu()) upload(device, out.data, target, staging.size());
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tensor/cpu/move/transpose_simd.h"
+#include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
 
@@ -161,20 +162,6 @@ void copy_layout(const Layout& l, const void* from, void* to) {
   copy_rows(l, source, target);
 }
 
-template <class From, class To>
-void convert_elements(const From* from, To* to, int64_t n) {
-  constexpr bool small_float = std::is_same_v<To, Half> || std::is_same_v<To, BFloat16>;
-  for (int64_t i = 0; i < n; ++i) {
-    if constexpr (small_float) {
-      to[i] = To(float(from[i]));
-    } else if constexpr (std::is_same_v<To, bool>) {
-      to[i] = from[i] != From(0);
-    } else {
-      to[i] = static_cast<To>(from[i]);
-    }
-  }
-}
-
 }  // namespace
 
 void copy_block(int size, const Dims& shape, const void* from, const Dims& from_strides, void* to,
@@ -239,13 +226,11 @@ void assign_block(const View& from, DType dtype, const Dims& shape, void* to, co
 }
 
 void convert(DType from_type, const void* from, DType to_type, void* to, int64_t n) {
-  if (from_type == to_type) return copy_bytes(to, from, n * size_of(from_type));
-  visit_dtype(from_type, [&](auto source) {
-    visit_dtype(to_type, [&](auto target) {
-      using From = typename decltype(source)::type;
-      using To = typename decltype(target)::type;
-      convert_elements(static_cast<const From*>(from), static_cast<To*>(to), n);
-    });
+  const int64_t size = size_of(from_type), to_size = size_of(to_type);
+  if (from_type == to_type) return copy_bytes(to, from, n * size);
+  const ConvertFn run = converter(from_type, to_type);
+  parallel_for(n, kParallelBytes / (size + to_size), [&](int64_t begin, int64_t end) {
+    run(end - begin, static_cast<const char*>(from) + begin * size, 1, static_cast<char*>(to) + begin * to_size);
   });
 }
 

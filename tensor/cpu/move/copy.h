@@ -26,7 +26,7 @@ void fill_number(DType dtype, void* to, int64_t n, double number);
 // `shape` when the extra leading dims have size 1.
 void assign_block(const View& from, DType dtype, const Dims& shape, void* to, const Dims& to_strides);
 
-// Converts n elements as store_number(load_number()) does for one.
+// Converts n elements, as converter (pointwise.h) does for some of them.
 void convert(DType from_type, const void* from, DType to_type, void* to, int64_t n);
 
 }  // namespace pg::cpu
