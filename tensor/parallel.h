@@ -14,14 +14,15 @@ int num_threads();
 
 // A grain is about 10 µs of work. Regions of threads that spin cost half a microsecond, and a thread that reads what
 // another one has just written waits for it, so pieces of a quarter of a grain pay.
-inline constexpr int64_t kGrainWork = 10'000'000;            // picoseconds
-inline constexpr int64_t kFewestSplit = kGrainWork / 4 * 2;  // less work is one piece
+inline constexpr int64_t kGrainPicoseconds = 10'000'000;
+inline constexpr int64_t kFewestSplit = kGrainPicoseconds / 2;  // less work is one piece
 
-// Calls body(begin, end) over a partition of [0, n) in pieces of at least a quarter of a grain, on the threads of the
-// current runtime; only on the calling thread if one piece is enough or a region is already running. Pieces do not
-// depend on timing: the same n, grain and thread count give the same partition. Rethrows the first exception. Within a
-// PollScope a piece is cut again, into calls of at most 64 grains (8 items where the grain is 1), with a poll before
-// each; an item that may take longer than a few milliseconds polls by itself.
+// Calls body(begin, end) over a partition of [0, n) in pieces of at least a quarter of a grain (half of one on the
+// threads of a host), on the threads of the current runtime; only on the calling thread if one piece is enough or a
+// region is already running. Pieces do not depend on timing: the same n, grain and thread count give the same
+// partition. Rethrows the first exception. Within a PollScope a piece is cut again, into calls of at most 64 grains (8
+// items where the grain is 1), with a poll before each; an item that may take longer than a few milliseconds polls by
+// itself.
 void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t begin, int64_t end)> body);
 
 // The same for `n` parts of which each is worth a thread.

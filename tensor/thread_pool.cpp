@@ -311,7 +311,8 @@ void ThreadPool::run(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t
   if (n <= 0) return;
   const bool small = grain > 0 && n / grain < kWorthWaking;
   grain = std::max<int64_t>(grain, 1);
-  const int64_t pieces = std::min<int64_t>(size(), n / ((grain - 1) / 4 + 1));
+  const int64_t share = jobs_.parallel_for ? 2 : 4;  // threads of the host cost more to start
+  const int64_t pieces = std::min<int64_t>(size(), n / ((grain - 1) / share + 1));
   if (pieces <= 1 || inside_region) return run_piece(body, 0, n, grain);
   if (jobs_.parallel_for) return run_on_host(n, grain, pieces, body);
   std::unique_lock hold(region_lock_, std::try_to_lock);

@@ -5,8 +5,8 @@
 // They are folded only if nothing else reads the product, the dtype is float32, float64 or bfloat16, and scaling the
 // weights costs less than scaling the result. With weights that last this happens once. (w s) x + (b s + t) rounds
 // differently from s (w x + b) + t: results differ by a few units in the last place of the largest term of the sum,
-// relatively 1e-5 in float32. In bfloat16 each scaled weight is rounded, where the product would be. The plain form has
-// the bits of the kernel of scale_shift, so it is not used in bfloat16, whose ops round each.
+// relatively 1e-5 in float32. In bfloat16 each scaled weight and the shift are rounded, where the product would be. The
+// plain form has the bits of the kernel of scale_shift, so it is not used in bfloat16, whose ops round each.
 #include "graph/passes/evaluate.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"

@@ -40,6 +40,7 @@ local function off_by(got, want, slack)
 end
 
 t.test("large convolutions of bfloat16 are those of the same numbers in float32, rounded once", function()
+  t.skip_in("cuda_host", "its library rounds before it adds a bias")
   local narrow = {x = (pg.rand(2, 32, 20, 21) - 0.5):to("bfloat16"), w = ((pg.rand(48, 32, 3, 3) - 0.5) / 4):to("bfloat16")}
   local bias = (pg.rand(48) - 0.5):to("bfloat16")
   local wide = {x = narrow.x:to("float32"), w = narrow.w:to("float32")}
@@ -62,6 +63,7 @@ t.test("large convolutions of bfloat16 are those of the same numbers in float32,
 end)
 
 t.test("a NaN or an infinity stays where a large convolution of bfloat16 reads it", function()
+  t.skip_in("winograd", "others of the tile may become NaN too")
   local x, w = pg.ones(1, 32, 20, 20, {dtype = "bfloat16"}), pg.ones(32, 32, 3, 3, {dtype = "bfloat16"})
   x[{1, 5, 3, 4}], x[{1, 6, 18, 18}] = 0 / 0, math.huge
   local y = x:conv2d(w, {padding = 1}):relu():to("float32")

@@ -231,6 +231,8 @@ TEST_CASE("convolutions of bfloat16 by tiles agree with plain loops, on any numb
   check_tiles(shape(4, 16, 32, 1, {}, {}, {60, 5, 1, 2}));
   check_tiles(shape(2, 16, 32, 1, {5, 3, 1, 1}, {6, 3, 1, 1}, {7, 3, 1, 1}));
   check_tiles(shape(2, 32, 32, 1, {}, {14, 3, 1, 2, 2}, {14, 3, 1, 2, 2}));  // dilation
+  check_tiles(shape(2, 32, 64, 1, {}, {14, 1, 2}, {14, 1, 2}));              // the last pixels are not read
+  check_tiles(shape(2, 32, 32, 1, {}, {15, 2, 3}, {16, 2, 3}));
   pg::Runtime::current().threads().resize(before);
 }
 

@@ -80,7 +80,7 @@ std::vector<std::vector<Share>> cuts(DType type, const ConvShape& s) {
   const int64_t weights = s.oc * (s.ic / s.groups) * s.taps(), image = s.oc * s.out_plane();
   const int64_t most = s.n > 2 ? std::clamp<int64_t>(s.n, 4, 16) : weights <= image ? 4 : 2;
   const int64_t elements = s.n * (s.ic * s.in_plane() + s.oc * s.out_plane());
-  const int64_t macs = type == DType::kBFloat16 ? s.macs() / kTilesGain : s.macs();
+  const int64_t macs = s.macs() / tiles_gain(type, s);
   const int64_t wanted = std::clamp<int64_t>((macs + kMacsPerElement * elements) / kMacsPerShare, 1, most);
   const int64_t parts = s.n == 1 ? int64_t(std::bit_floor(uint64_t(wanted))) : wanted;  // the same strips in all layers
   const int64_t calls = s.macs() / kOneDnnMacsPerCall;

@@ -20,7 +20,7 @@ namespace pg::cpu {
 namespace {
 
 // A call of oneDNN takes about a millisecond, because it can be neither interrupted nor suspended.
-int64_t macs_per_call(DType type) { return (int64_t(1) << 26) * (type == DType::kBFloat16 ? kTilesGain : 1); }
+int64_t macs_per_call(DType type, const ConvShape& s) { return (int64_t(1) << 26) * tiles_gain(type, s); }
 // From this size of a plane on, a call for one image costs far more than a pass over the weights.
 constexpr int64_t kLargePlane = 256;
 
@@ -90,7 +90,7 @@ bool forward_by_last(const ConvShape& s, const T* x, const T* w, const float* bi
 // planes have one. The number depends only on the shape, as that of parts.
 int64_t weight_calls(DType type, const ConvShape& s, int64_t images) {
   if (s.out_plane() < kLargePlane) return 1;
-  return std::clamp<int64_t>(s.macs() / s.n * images / macs_per_call(type), 1, images);
+  return std::clamp<int64_t>(s.macs() / s.n * images / macs_per_call(type, s), 1, images);
 }
 
 // Large weights of small planes are cut by output channels: shares of the images would need an array for each sum.
@@ -183,7 +183,7 @@ PG_PRIMITIVES(BFloat16)
 
 int64_t image_shares(DType type, const ConvShape& s) {
   const bool short_calls = s.out_plane() >= kLargePlane || watched_here().suspender;
-  const int64_t macs = short_calls ? macs_per_call(type) : kOneDnnMacsPerCall;
+  const int64_t macs = short_calls ? macs_per_call(type, s) : kOneDnnMacsPerCall;
   return std::min(std::max<int64_t>(num_threads(), s.macs() / macs), s.n);
 }
 

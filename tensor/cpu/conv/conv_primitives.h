@@ -11,7 +11,7 @@ namespace pg::cpu {
 // Whether the library computes convolutions of this dtype faster than float32 ones of converted numbers.
 bool has_primitives(DType type);
 
-// Whether the library computes this part faster than the direct kernel.
+// Whether the library computes this part faster than the direct kernel, which for bfloat16 includes conversions.
 bool prefers_primitive(const ConvShape& s, ConvPart part);
 
 // The arguments are those of conv_forward and the other functions of conv.h. They return false where the library has no

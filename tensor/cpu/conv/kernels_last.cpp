@@ -54,12 +54,13 @@ void convolve(const KernelArgs& args) {
   if (activates && !relu) cpu::Activation{args}(args.out[0]);
 }
 
-// The library has no kernel for some convolutions with groups.
+// The library has no kernel for some convolutions with groups. For bfloat16 no other algorithm has this layout.
 bool pays(const KernelArgs& args, bool reorders) {
   if (!has_kernel(args)) return false;
   const cpu::ConvShape s = shape_of(args);
   return cpu::conv_forward_prefers_channels_last(s, reorders) &&
-         (s.groups == 1 || cpu::ConvLast::make(args.out[0].dtype(), s, bool(args.in[2])));
+         ((s.groups == 1 && args.out[0].dtype() == DType::kFloat32) ||
+          cpu::ConvLast::make(args.out[0].dtype(), s, bool(args.in[2])));
 }
 
 cpu::PoolShape pool_shape_of(const KernelArgs& args) {

@@ -148,6 +148,8 @@ std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv_last(DType type, const
   return prepare(type, s, bias, dims);
 }
 
+int64_t tiles_gain(DType type, const ConvShape& s) { return type == DType::kBFloat16 && s.groups == 1 ? 8 : 1; }
+
 int onednn_spatial_dims(const ConvShape& s) { return spatial_dims(s); }
 
 }  // namespace pg::cpu

@@ -207,7 +207,7 @@ void run_pointwise(const KernelArgs& args, const SpanRow& row) {
   if (!direct) return run_one_op(args, row, compute, params);
   if (n * row.cost < kFewestSplit) return fn(n, out.data, in, scalars, params);
   const int64_t out_size = size_of(out.dtype());
-  parallel_for(n, kGrainWork / row.cost, [&](int64_t begin, int64_t end) {
+  parallel_for(n, kGrainPicoseconds / row.cost, [&](int64_t begin, int64_t end) {
     const void* part[kMaxSpanInputs];
     for (size_t k = 0; k < args.in.size(); ++k)
       part[k] = static_cast<const char*>(in[k]) + (scalars >> k & 1 ? 0 : begin * size_of(args.in[k].dtype()));

@@ -41,7 +41,7 @@ void run_share(const TileCall& call, int64_t from, int64_t to, int64_t work) {
 void run_tiles_at_once(std::span<const TileCall> calls) {
   int64_t total = 0;
   for (const TileCall& c : calls) total += work_of(c);
-  const int64_t parts = std::min<int64_t>(num_threads(), 4 * total / kGrainWork);
+  const int64_t parts = std::min<int64_t>(num_threads(), 4 * total / kGrainPicoseconds);
   if (parts < 2) {
     for (const TileCall& c : calls) c.kernel->run(c.in, c.out);
     return;

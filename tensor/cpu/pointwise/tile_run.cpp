@@ -32,7 +32,7 @@ bool is_plain(const TiledBody& t, const TileLayout& layout) {
     bytes += size_of(t.body.inputs[k].dtype) * layout.size;
   }
   for (const TileOutput& o : t.body.outputs) bytes += size_of(o.dtype) * layout.size;
-  return bytes < kStreamBytes && layout.size * t.program.levels[2].cost < 2 * kGrainWork;
+  return bytes < kStreamBytes && layout.size * t.program.levels[2].cost < kFewestSplit;
 }
 
 void run_tiles(const TiledBody& t, const TileLayout& layout, bool plain, bool exact, std::span<const View> in,

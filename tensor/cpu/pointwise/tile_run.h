@@ -47,7 +47,7 @@ class TileRun {
     if (layout_.size * (code_->cost + 1) <= kFewestSplit) return Worker(*this).process(0, layout_.size);
     choose_streaming();
     const int64_t unit = unit_elements();
-    const int64_t grain = kGrainWork / (code_->cost + 1) / unit + 1;
+    const int64_t grain = kGrainPicoseconds / (code_->cost + 1) / unit + 1;
     parallel_for((layout_.size + unit - 1) / unit, grain, [&](int64_t begin, int64_t end) {
       Worker worker(*this);
       worker.process(begin * unit, std::min(end * unit, layout_.size));
@@ -380,7 +380,7 @@ class TileRun {
   const ReduceLoops& loops(size_t k) const { return m_.totals[k].loops; }
 
   int64_t grain(int64_t elements) const {
-    return kGrainWork / std::max<int64_t>(1, elements * (code_->cost + 50 * int64_t(sizes_.size()))) + 1;
+    return kGrainPicoseconds / std::max<int64_t>(1, elements * (code_->cost + 50 * int64_t(sizes_.size()))) + 1;
   }
 
   void store(size_t k, int64_t first, const Total* totals, int64_t n) const {
