@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "tensor/cpu/move/copy.h"
-#include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/device_table.h"
