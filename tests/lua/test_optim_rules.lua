@@ -321,6 +321,33 @@ t.test("an exported step of a rule equals the script's", function()
   end
 end)
 
+t.test("states of weights without gradients become 0, not subnormal", function()
+  local settled = 0
+  for _, name in ipairs(all) do
+    for way, jit in pairs{eager = same, jit = pg.jit} do
+      for dtype, smallest in pairs{float32 = 2 ^ -126, float64 = 2 ^ -1022} do
+        local w, path = pg.param(pg.ones(40, {dtype = dtype})), t.tmp("states.safetensors")
+        local trainer = optim.Trainer({w = w}, name, {learning_rate = 0.5})
+        local step = jit(function(g)
+          pg.record(function() return (w * g):sum() end):backward()
+          trainer:step(1)
+        end)
+        step(pg.full({40}, smallest * 2 ^ 20, {dtype = dtype}))
+        for _ = 1, 250 do step(pg.zeros(40, {dtype = dtype})) end
+        trainer:save_states(path)
+        for key, state in pairs(pg.load(path)) do
+          if key:match("%.w$") then
+            local size = state:abs()
+            t.check(pg.logical_or(size:eq(0), size:ge(smallest)):all():item(), ("%s %s %s %s"):format(name, way, dtype, key))
+            settled = settled + (size:eq(0):all():item() and 1 or 0)
+          end
+        end
+      end
+    end
+  end
+  t.check(settled >= 24, settled)
+end)
+
 t.test("rules compute in float32 for float16 weights", function()
   for _, jit in ipairs{same, pg.jit} do
     local params = trained("rmsprop", {learning_rate = 0.05}, "float16", jit)

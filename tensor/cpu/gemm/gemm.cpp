@@ -122,6 +122,7 @@ int64_t macs_per_task(const Problem& p) {
 }
 
 constexpr int64_t kFewestRows = 16, kRowUnit = 4, kWeightsPerRow = 1 << 14;
+constexpr int64_t kBatchRows = 128;
 
 constexpr int64_t kRegionMacs = 32 << 20;  // of a thread: some tenths of a millisecond
 
@@ -169,7 +170,9 @@ void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& 
     return product_in_regions(p, a, b, c, finish);
   // Shares of the rows leave in the caches of a thread what it computes for the next layer. Each of them reads all of
   // b, which pays if b is packed, and not too large for so many rows.
-  const bool by_rows = p.m > p.n || (packed && p.m >= kFewestRows && p.n * p.k <= p.m * kWeightsPerRow);
+  // The gradient of a weight, a sum over a batch, is cut as products and updates of the weight are: by outputs.
+  const bool gradient = p.trans_a && !p.trans_b && p.k <= std::min(kBatchRows, p.m);
+  const bool by_rows = p.m > p.n || gradient || (packed && p.m >= kFewestRows && p.n * p.k <= p.m * kWeightsPerRow);
   const int64_t unit = by_rows ? kRowUnit : kPackedColumns;
   const int64_t length = by_rows ? p.m : p.n, units = (length + unit - 1) / unit;
   const int64_t grain = std::max<int64_t>(1, task * units / macs);

@@ -1,4 +1,4 @@
-// Optimizer updates: one parallel pass over all parameters, in chunks of fixed size.
+// Optimizer updates: one parallel pass over all parameters.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,12 +18,14 @@ using cpu::UpdateRule;
 using cpu::UpdateRun;
 
 constexpr int64_t kChunk = 8 << 10;
-constexpr int64_t kElementsPerTask = 40 << 10;  // less does not repay a thread
+constexpr int64_t kFewestElements = 10 << 10;  // less does not repay a thread
+constexpr int64_t kWorthWaking = 160 << 10;    // less uses only threads that are awake
+constexpr int64_t kShareUnit = 64;             // shares begin at lines of the cache
 
 // The arrays of one parameter: w, g, then the states.
 struct Parameter {
   const View *in[4], *out[3];
-  int64_t n, first_chunk;
+  int64_t n;
   UpdateRates rates;
 };
 
@@ -96,34 +98,44 @@ void update_widened(UpdateRule rule, const Parameter& p, int states, int64_t at,
 }
 
 template <UpdateRule rule, int states>
+void update_part(const Parameter& p, int64_t at, int64_t n) {
+  bool plain = true;
+  for (int k = 0; k < 2 + states; ++k) plain &= p.in[k]->dtype() == DType::kFloat32;
+  if (p.in[0]->dtype() == DType::kFloat64)
+    update_direct<double>(rule, p, states, at, n);
+  else if (plain)
+    update_direct<float>(rule, p, states, at, n);
+  else
+    update_widened(rule, p, states, at, n);
+}
+
+// Where share i of `parts` of an array begins.
+int64_t share_start(int64_t n, int64_t i, int64_t parts) {
+  return i == parts ? n : n * i / parts / kShareUnit * kShareUnit;
+}
+
+// Each thread updates a share of each parameter: of a weight's rows those that its products read and whose gradients
+// it has computed.
+template <UpdateRule rule, int states>
 void update_kernel(const KernelArgs& a) {
   const size_t count = (a.in.size() - 1) / (2 + states);
   std::vector<Parameter> all(count);
-  int64_t chunks = 0, elements = 0;
+  int64_t elements = 0;
   for (size_t i = 0; i < count; ++i) {
     Parameter& p = all[i];
     for (size_t k = 0; k < 2 + states; ++k) p.in[k] = &a.in[k * count + i];
     for (size_t k = 0; k < 1 + states; ++k) p.out[k] = &a.out[k * count + i];
     p.n = a.in[i].numel();
-    p.first_chunk = chunks;
     p.rates = rates_of(a, rule, i);
-    chunks += (p.n + kChunk - 1) / kChunk;
     elements += p.n;
   }
-  parallel_for(chunks, chunks * kElementsPerTask / std::max<int64_t>(elements, 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t c = begin; c < end; ++c) {
-      const auto after =
-          std::upper_bound(all.begin(), all.end(), c, [](int64_t x, const Parameter& p) { return x < p.first_chunk; });
-      const Parameter& p = *std::prev(after);
-      const int64_t at = (c - p.first_chunk) * kChunk, n = std::min(kChunk, p.n - at);
-      bool plain = true;
-      for (int k = 0; k < 2 + states; ++k) plain &= p.in[k]->dtype() == DType::kFloat32;
-      if (p.in[0]->dtype() == DType::kFloat64)
-        update_direct<double>(rule, p, states, at, n);
-      else if (plain)
-        update_direct<float>(rule, p, states, at, n);
-      else
-        update_widened(rule, p, states, at, n);
+  const int64_t parts = std::clamp<int64_t>(elements / kFewestElements, 1, num_threads());
+  parallel_for(parts, elements < kWorthWaking ? 1 : 0, [&](int64_t begin, int64_t end) {
+    Poller poll;
+    for (const Parameter& p : all) {
+      const int64_t last = share_start(p.n, end, parts);
+      for (int64_t at = share_start(p.n, begin, parts); at < last; at += kChunk, poll(kChunk))
+        update_part<rule, states>(p, at, std::min(kChunk, last - at));
     }
   });
 }

@@ -13,6 +13,12 @@ __device__ inline Rates rates_of(const UpdateArgs& a, const UpdateParam& p) {
   return {row(0), row(1), row(3), a.cycles ? row(4) : a.momentum, a.cycles ? row(4) : a.beta1, row(2)};
 }
 
+// 0 where a state is subnormal, as on the CPU.
+__device__ inline C settled(C x) {
+  constexpr C kSmallest = C(std::is_same_v<C, double> ? 0x1p-1022 : 0x1p-126);
+  return std::fabs(x) < kSmallest ? C(0) : x;
+}
+
 PERIGEE_KERNEL(update, UpdateArgs) {
   for (int k = 0; k < a.params; ++k) {
     const UpdateParam& p = a.param[k];
@@ -31,13 +37,13 @@ PERIGEE_KERNEL(update, UpdateArgs) {
         if (kRule == kSgd) {
           w = w - move;
         } else {
-          const C m = C(r.momentum) * C(widen(static_cast<const M*>(p.in[2])[i])) - move;
+          const C m = settled(C(r.momentum) * C(widen(static_cast<const M*>(p.in[2])[i])) - move);
           w = kRule == kMomentum ? w + m : C(r.momentum) * m + w - move;
           static_cast<M*>(p.out[1])[i] = convert_one<M>(m);
         }
       } else {
-        const C m = C(r.beta1) * C(widen(static_cast<const M*>(p.in[2])[i])) + C(1 - r.beta1) * g;
-        const C v = C(a.beta2) * C(widen(static_cast<const M*>(p.in[3])[i])) + C(1 - a.beta2) * (g * g);
+        const C m = settled(C(r.beta1) * C(widen(static_cast<const M*>(p.in[2])[i])) + C(1 - r.beta1) * g);
+        const C v = settled(C(a.beta2) * C(widen(static_cast<const M*>(p.in[3])[i])) + C(1 - a.beta2) * (g * g));
         w = kRule == kAdam ? w - step * m / (std::sqrt(v) + C(a.epsilon))
                            : w * keep - step * m / (std::sqrt(v) * root + C(a.epsilon));
         static_cast<M*>(p.out[1])[i] = convert_one<M>(m);
