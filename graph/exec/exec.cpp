@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <ctime>
+#include <optional>
 
 #include "graph/plan/fused.h"
 #include "tensor/anomaly.h"
 #include "tensor/device_table.h"
 #include "tensor/observer.h"
+#include "tensor/runtime.h"
 
 namespace pg {
 
@@ -286,6 +288,8 @@ class Run {
   }
 
   void run_part(Execution& execution, size_t at, size_t end) {
+    std::optional<ThreadPool::Awake> awake;  // steps on one thread come between regions
+    if (!ctx_.suspender) awake.emplace(ctx_.runtime->threads());
     if (plan_.segments.empty() || ctx_.detect_anomaly || ctx_.observer)
       execution.run(at, end);
     else

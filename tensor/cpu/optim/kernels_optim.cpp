@@ -18,7 +18,7 @@ using cpu::UpdateRule;
 using cpu::UpdateRun;
 
 constexpr int64_t kChunk = 8 << 10;
-constexpr int64_t kFewestElements = 10 << 10;  // less does not repay a thread
+constexpr int64_t kFewestElements = 32 << 10;  // less does not repay a thread
 constexpr int64_t kWorthWaking = 160 << 10;    // less uses only threads that are awake
 constexpr int64_t kShareUnit = 64;             // shares begin at lines of the cache
 
