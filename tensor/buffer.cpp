@@ -8,6 +8,7 @@
 #include "tensor/device_table.h"
 #include "tensor/error.h"
 #include "tensor/memory_account.h"
+#include "tensor/packed.h"
 #include "tensor/poison.h"
 #include "tensor/runtime.h"
 #include "tensor/settings.h"
@@ -166,6 +167,7 @@ Ref<Buffer> Buffer::borrow(void* data, Bytes bytes, void (*release)(void* user, 
 
 void Buffer::destroy(Buffer* b) {
   Runtime& runtime = *BufferAccess::runtime(b);
+  delete b->derived.load(std::memory_order_acquire);
   Lender lender = {};
   if (b->borrowed) {
     b->data = reinterpret_cast<char*>(b) + kHeader + (guard_mode() ? kGuard : 0);

@@ -1,5 +1,6 @@
 // Reference counted memory of tensors, and the caching allocator behind it.
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -9,6 +10,7 @@
 
 namespace pg {
 
+class Derived;
 class Runtime;
 
 // A block of device memory; `data` is 64-byte aligned. Contents are shared and immutable except to the
@@ -22,12 +24,16 @@ class Buffer : public RefCounted<Buffer> {
   static Ref<Buffer> borrow(void* data, Bytes bytes, void (*release)(void* user, void* data), void* user);
   static void destroy(Buffer* buffer);
 
-  bool unique() const { return !borrowed && RefCounted::unique(); }  // a write would be visible nowhere else
+  // Whether a write would be visible nowhere else.
+  bool unique() const { return !borrowed && !derived.load(std::memory_order_relaxed) && RefCounted::unique(); }
+  Runtime& runtime() const { return *runtime_; }  // whose memory this is
 
   void* data = nullptr;
   size_t bytes = 0;
   Device device;
   bool borrowed = false;
+  std::atomic<bool> used{false};           // once as a weight that may be packed
+  std::atomic<Derived*> derived{nullptr};  // owned: see tensor/packed.h
 
  private:
   friend struct BufferAccess;

@@ -7,6 +7,7 @@
 
 #include "tensor/error.h"
 #include "tensor/op.h"
+#include "tensor/packed.h"
 #include "tensor/parallel.h"
 #include "tensor/random.h"
 #include "tensor/runtime.h"
@@ -91,6 +92,8 @@ class Context {
   Work* work = nullptr;                          // the innermost work in progress that an observer has seen
   uint64_t next_sequence = 1;                    // number of the next tape node
   uint64_t next_walk = 1;                        // number of the next walk over the tape
+
+  PreparedCalls prepared;  // of eager calls
 
   // Leaves whose gradient has a history that may refer to them: see break_cycles in tape.h.
   RingLink suspects;

@@ -3,6 +3,7 @@
 #include "tensor/call.h"
 #include "tensor/context.h"
 #include "tensor/cpu/move/copy.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/device_table.h"
 #include "tensor/observer.h"
 #include "tensor/rule.h"
@@ -12,6 +13,8 @@ namespace pg {
 namespace {
 
 constexpr size_t kPolledBytes = 256 << 10;  // a pointwise op that writes less than this ends before a poll would pay
+
+constexpr size_t kPackedWeightBytes = 16 << 10;  // smaller weights are not packed
 
 View view_of(const Array& a) { return {&a.type, &a.strides, a.data()}; }
 
@@ -205,12 +208,30 @@ class EagerInterpreter final : public Interpreter {
     if (has_work(op, call.in, views)) {
       const KernelArgs args{op, call.in, views, attrs, allocate, stream_of(device_of(inputs, types))};
       if (fresh)
-        ctx.cancellable([&] { row.fn(args); });
+        ctx.cancellable(
+            [&] { packs_weight(ctx, inputs, row) ? run_packed(ctx, inputs[1].array(), row, args) : row.fn(args); });
       else
         row.fn(args);
     }
     if (ctx.detect_anomaly) check_anomaly(op, inputs, out);
     record(ctx, op, inputs, attrs, out);
+  }
+
+  // Weights that gradients are recorded for change too often.
+  static bool packs_weight(const Context& ctx, std::span<const Value> inputs, const KernelRow& row) {
+    if (!(row.flags & kHasWeight) || ctx.recording) return false;
+    for (const Value& v : inputs)
+      if (v.defined() && !(v.is_array() && v.array().contiguous)) return false;
+    const Array& weight = inputs[1].array();
+    return weight.type.device.is_cpu() && !weight.buffer->borrowed && weight.buffer->bytes >= kPackedWeightBytes;
+  }
+
+  static void run_packed(Context& ctx, const Array& weight, const KernelRow& row, const KernelArgs& args) {
+    const std::shared_ptr<const PreparedKernel> kernel = ctx.prepared.find(args, row.prepare);
+    const void* packed = kernel ? packed_form(kernel, args.in[1], weight.buffer) : nullptr;
+    if (!packed) return row.fn(args);
+    const cpu::ScratchBytes scratch{Bytes(kernel->scratch_bytes)};
+    kernel->run(args.in, args.out, scratch.get(), packed);
   }
 };
 

@@ -1,7 +1,6 @@
 #include "graph/exec/pack.h"
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -12,14 +11,12 @@
 namespace pg {
 namespace {
 
-constexpr size_t kLimit = size_t(1) << 30;
 constexpr uint32_t kEnoughRuns = 16, kMostNeeded = 4096;
 
 }  // namespace
 
 // All packed arrays of a runtime, by array. Keeps nothing alive.
 struct PackedArrays {
-  std::atomic<size_t> held{0};  // bytes
   std::mutex lock;
   std::unordered_multimap<const void*, std::weak_ptr<const Packed>> all;
 };
@@ -44,15 +41,15 @@ std::shared_ptr<const Packed> pack(const std::shared_ptr<const PreparedKernel>& 
                                    const Ref<Buffer>& source) {
   PackedArrays& known = packed_arrays.of(Runtime::current());
   if (auto there = find(known, *kernel, view.data)) return there;
-  if (known.held + kernel->packed_bytes > kLimit) return nullptr;
+  auto bytes = PackedBytes::allocate(kernel->packed_bytes);
+  if (!bytes) return nullptr;
   auto made = std::make_shared<Packed>();
   made->data = view.data;
   made->kernel = kernel;
   made->source = source;
-  made->bytes = Buffer::allocate(Device{}, Bytes(kernel->packed_bytes));  // keeps the runtime
+  made->bytes = std::move(bytes);
   made->known = &known;
-  known.held += made->bytes->bytes;
-  kernel->pack(view, made->bytes->data);
+  kernel->pack(view, made->bytes->data());
   const std::lock_guard hold(known.lock);
   known.all.emplace(view.data, made);
   return made;
@@ -60,11 +57,8 @@ std::shared_ptr<const Packed> pack(const std::shared_ptr<const PreparedKernel>& 
 
 }  // namespace
 
-size_t held_packed_bytes() { return packed_arrays.of(Runtime::current()).held; }
-
 Packed::~Packed() {
   if (!known) return;
-  known->held -= bytes->bytes;
   const std::lock_guard hold(known->lock);
   auto [it, end] = known->all.equal_range(data);
   while (it != end) it = it->second.expired() ? known->all.erase(it) : std::next(it);

@@ -1,8 +1,8 @@
-// Packed weights: arrays in the layout that a prepared kernel prefers. Plans that need the same layout share them.
+// Packed weights of plans. Plans that need the same layout share them.
 #pragma once
 #include <memory>
 
-#include "tensor/kernel.h"
+#include "tensor/packed.h"
 
 namespace pg {
 
@@ -11,7 +11,8 @@ namespace pg {
 struct Packed {
   const void* data = nullptr;  // elements of the array
   std::shared_ptr<const PreparedKernel> kernel;
-  Ref<Buffer> source, bytes;
+  Ref<Buffer> source;
+  std::unique_ptr<const PackedBytes> bytes;
   struct PackedArrays* known = nullptr;  // the list that has it, of its runtime
   ~Packed();
 };
@@ -32,7 +33,7 @@ class PackSlot {
   // Packs for one run only. Nothing is packed if there is no memory.
   void pack_once(const PreparedKernel& kernel, const View& view);
 
-  const void* data() const { return packed_ ? packed_->bytes->data : once_ ? own_->data : nullptr; }
+  const void* data() const { return packed_ ? packed_->bytes->data() : once_ ? own_->data : nullptr; }
 
  private:
   void change(const std::shared_ptr<const PreparedKernel>& kernel, const View& view, const Ref<Buffer>& source);
@@ -44,8 +45,5 @@ class PackSlot {
   Ref<Buffer> own_;  // of pack_once
   bool once_ = false;
 };
-
-// Bytes of packed weights of all plans of the current runtime.
-size_t held_packed_bytes();
 
 }  // namespace pg

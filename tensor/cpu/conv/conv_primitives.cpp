@@ -55,16 +55,7 @@ struct LastKey {
   int64_t type, bias;
 };
 
-// One image does not fill the threads, and large weights would be reordered by each of them. Tiles compute on this
-// layout in any case.
-bool prefers_last(DType type, const ConvShape& s) {
-  if (type == DType::kBFloat16) return s.groups == 1;
-  if (isa() < Isa::kAvx2 || s.groups > 1 || s.ic < 8) return false;
-  if (isa() < Isa::kAvx512 && s.macs() < 16 * kLargeMacs) return false;  // the reorders cost more than threads gain
-  return s.n == 1 || s.ic * s.taps() > s.out_plane();
-}
-
-// Between copies with the channels last, which split one image over the threads and pack the weights once.
+// The forward pass by a convolution between copies, which each thread keeps for its last shapes.
 template <class T>
 bool forward_by_last(const ConvShape& s, const T* x, const T* w, const float* bias, bool relu, T* y) {
   constexpr DType type = kType<T>;
@@ -73,16 +64,10 @@ bool forward_by_last(const ConvShape& s, const T* x, const T* w, const float* bi
   const ConvLast* conv =
       cache.get({s, int64_t(type), bias != nullptr}, [&] { return ConvLast::make(type, s, bias != nullptr); }).get();
   if (!conv) return false;
-  const int64_t in = s.in_plane(), out = s.out_plane(), x_size = s.n * s.ic * in, y_size = s.n * s.oc * out;
-  constexpr int64_t kLine = 64 / sizeof(T);
-  const Scratch<T> last_x(x_size + y_size + int64_t(conv->scratch_bytes() / sizeof(T)) + 3 * kLine);
-  T *last_y = last_x + (x_size + kLine - 1) / kLine * kLine, *work = last_y + (y_size + kLine - 1) / kLine * kLine;
-  copy_block(sizeof(T), {s.n, in, s.ic}, x, {s.ic * in, 1, in}, last_x, {s.ic * in, s.ic, 1});
   const auto finish = [&](int64_t n, void* part) {
     if (relu) rectify(n, static_cast<T*>(part));  // the library's relu turns NaN into 0
   };
-  conv->run(last_x, w, nullptr, bias, finish, last_y, work);
-  copy_block(sizeof(T), {s.n, s.oc, out}, last_y, {s.oc * out, 1, s.oc}, y, {s.oc * out, out, 1});
+  run_between_copies(*conv, type, s, x, w, nullptr, bias, finish, y);
   return true;
 }
 
@@ -110,6 +95,25 @@ bool weights_by_channels(const ConvShape& s, const T* x, const T* dy, float* dw)
 
 bool has_primitives(DType type) {
   return type == DType::kFloat32 || (type == DType::kBFloat16 && bf16_unit() == Bf16Unit::kTiles);
+}
+
+bool prefers_last(DType type, const ConvShape& s) {
+  if (type == DType::kBFloat16) return s.groups == 1;
+  if (isa() < Isa::kAvx2 || s.groups > 1 || s.ic < 8) return false;
+  if (isa() < Isa::kAvx512 && s.macs() < 16 * kLargeMacs) return false;  // the reorders cost more than threads gain
+  return s.n == 1 || s.ic * s.taps() > s.out_plane();
+}
+
+void run_between_copies(const ConvLast& conv, DType type, const ConvShape& s, const void* x, const void* w,
+                        const void* packed, const float* bias, ConvLast::FinishPart finish, void* y) {
+  constexpr int64_t kLine = 64;
+  const int64_t in = s.in_plane(), out = s.out_plane(), size = size_of(type);
+  const auto lines = [&](int64_t count) { return (count * size + kLine - 1) / kLine * kLine; };
+  const Scratch<char> last_x(lines(s.n * s.ic * in) + lines(s.n * s.oc * out) + int64_t(conv.scratch_bytes()) + kLine);
+  char *const last_y = last_x + lines(s.n * s.ic * in), *const work = last_y + lines(s.n * s.oc * out);
+  copy_block(size, {s.n, in, s.ic}, x, {s.ic * in, 1, in}, last_x, {s.ic * in, s.ic, 1});
+  conv.run(last_x, w, packed, bias, finish, last_y, work);
+  copy_block(size, {s.n, s.oc, out}, last_y, {s.oc * out, 1, s.oc}, y, {s.oc * out, out, 1});
 }
 
 bool prefers_primitive(const ConvShape& s, ConvPart part) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "tensor/cpu/conv/conv.h"
+#include "tensor/cpu/conv/conv_last.h"
 #include "tensor/dtype.h"
 
 namespace pg::cpu {
@@ -13,6 +14,14 @@ bool has_primitives(DType type);
 
 // Whether the library computes this part faster than the direct kernel, which for bfloat16 includes conversions.
 bool prefers_primitive(const ConvShape& s, ConvPart part);
+
+// Whether a forward pass is faster between copies with the channels last, which split one image over the threads and
+// reorder the weights once. One image does not fill the threads, and large weights would be reordered by each of them.
+// Tiles compute on this layout.
+bool prefers_last(DType type, const ConvShape& s);
+// The arguments are those of ConvLast::run, with images of `type` and the shape that have the channels first.
+void run_between_copies(const ConvLast& conv, DType type, const ConvShape& s, const void* x, const void* w,
+                        const void* packed, const float* bias, ConvLast::FinishPart finish, void* y);
 
 // The arguments are those of conv_forward and the other functions of conv.h. They return false where the library has no
 // implementation. T is float or BFloat16.

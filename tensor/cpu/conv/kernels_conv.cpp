@@ -47,8 +47,9 @@ void conv_act(const KernelArgs& args) {
 }
 
 std::unique_ptr<const PreparedKernel> prepare_conv(const KernelArgs& args, uint32_t lasting) {
-  if (!all_float32(args)) return nullptr;
-  return cpu::prepare_conv(conv_shape(args, args.in[0].shape(), args.in[1].shape(), args.out[0].shape()),
+  const DType type = args.out[0].dtype();
+  if (!all_float32(args) && !all_of_type(DType::kBFloat16, args)) return nullptr;
+  return cpu::prepare_conv(type, conv_shape(args, args.in[0].shape(), args.in[1].shape(), args.out[0].shape()),
                            bool(args.in[2]), lasting & 2, cpu::Finish(args));
 }
 
@@ -283,10 +284,10 @@ void resample(const KernelArgs& args) {
 
 void add_conv_kernels(Registry& r) {
   static const KernelRow kRows[] = {
-      {"conv1d", conv, kContiguousInputs, prepare_conv},
-      {"conv2d", conv, kContiguousInputs, prepare_conv},
-      {"conv3d", conv, kContiguousInputs, prepare_conv},
-      {"conv_act", conv_act, kContiguousInputs, prepare_conv},
+      {"conv1d", conv, kHasWeight, prepare_conv},
+      {"conv2d", conv, kHasWeight, prepare_conv},
+      {"conv3d", conv, kHasWeight, prepare_conv},
+      {"conv_act", conv_act, kHasWeight, prepare_conv},
       {"conv_by_input", conv_by_input, kContiguousInputs, prepare_conv_by_input},
       {"conv_by_weight", conv_by_weight, kContiguousInputs, prepare_conv_by_weight},
       {"max_pool", max_pool},

@@ -69,20 +69,26 @@ class RowWise final : public PreparedKernel {
   size_t packed_end_ = 0, part_bytes_ = 0;
 };
 
+// Of images of `s` that have the channels first, if it is set.
 class PreparedConvLast final : public PreparedKernel {
  public:
-  PreparedConvLast(DType type, std::unique_ptr<const ConvLast> conv, const Finish& finish)
-      : type_(type), conv_(std::move(conv)), finish_(finish) {
+  PreparedConvLast(DType type, std::unique_ptr<const ConvLast> conv, const Finish& finish,
+                   std::optional<ConvShape> s = std::nullopt)
+      : type_(type), conv_(std::move(conv)), finish_(finish), first_(s) {
     packed_bytes = conv_->packed_bytes();
     if (packed_bytes) packed_input = 1;
-    scratch_bytes = conv_->scratch_bytes();
+    scratch_bytes = first_ ? 0 : conv_->scratch_bytes();
   }
   void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const override {
     const Converted<float> bias(in[2], DType::kFloat32);
     const auto finish = [&](int64_t n, void* part) {
       type_ == DType::kFloat32 ? finish_(n, static_cast<float*>(part)) : finish_(n, static_cast<BFloat16*>(part));
     };
-    conv_->run(in[0].data, in[1].data, packed, bias.data(), finish, out[0].data, scratch);
+    const void *x = in[0].data, *w = in[1].data;
+    if (first_)
+      run_between_copies(*conv_, type_, *first_, x, w, packed, bias.data(), finish, out[0].data);
+    else
+      conv_->run(x, w, packed, bias.data(), finish, out[0].data, scratch);
   }
   void pack(const View& w, void* packed) const override { conv_->pack(w.data, packed); }
   bool packs_like(const PreparedKernel& other) const override {
@@ -94,6 +100,7 @@ class PreparedConvLast final : public PreparedKernel {
   const DType type_;
   std::unique_ptr<const ConvLast> conv_;
   Finish finish_;
+  const std::optional<ConvShape> first_;
 };
 
 // Weights that are not packed are transformed in memory of the thread.
@@ -143,13 +150,29 @@ std::unique_ptr<const PreparedKernel> row_wise(int64_t rows, int64_t parts, int6
   return kernel;
 }
 
+std::unique_ptr<const PreparedKernel> prepare_between_copies(DType type, const ConvShape& s, bool bias,
+                                                             const Finish& finish) {
+  if (!prefers_last(type, s)) return nullptr;
+  auto conv = ConvLast::make(type, s, bias);
+  if (!conv) return nullptr;
+  return std::make_unique<PreparedConvLast>(type, std::move(conv), finish, s);
+}
+
 }  // namespace
 
-std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish) {
-  if (prefers_unpacked(s, ConvPart::kForward)) return nullptr;  // in training, weights are used only once
+std::unique_ptr<const PreparedKernel> prepare_conv(DType type, const ConvShape& s, bool bias, bool packs,
+                                                   const Finish& finish) {
+  if (type != DType::kFloat32) {
+    if (!packs || !has_primitives(type) || !prefers_primitive(s, ConvPart::kForward)) return nullptr;
+    return prepare_between_copies(type, s, bias, finish);
+  }
+  if (const int tile = packs ? winograd_tile(s, ConvPart::kForward) : 0)
+    return std::make_unique<WinogradKernel>(Winograd(s, ConvPart::kForward, tile, ImageLayout::kChannelsFirst), finish);
+  if (prefers_unpacked(s, ConvPart::kForward)) return nullptr;
   if (auto direct = DirectConv::make(s, ConvPart::kForward))
     return std::make_unique<DirectConvKernel>(std::move(*direct), finish);
   if (!packs || !prefers_primitive(s, ConvPart::kForward)) return nullptr;
+  if (auto kernel = prepare_between_copies(type, s, bias, finish)) return kernel;
   return row_wise(s.n, image_shares(DType::kFloat32, s), s.ic * s.in_plane(), s.oc * s.out_plane(), finish,
                   [&](int64_t images) { return Primitive(onednn_prepare_conv(DType::kFloat32, s, images, bias)); });
 }

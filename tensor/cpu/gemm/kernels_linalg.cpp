@@ -244,8 +244,8 @@ void add_linalg_kernels(Registry& r) {
       {"mm", matmul, kStridedInputs, prepare_matmul},
       {"bmm", matmul, kStridedInputs},
       {"mv", matmul, kStridedInputs},
-      {"linear", linear, kStridedInputs, prepare_linear},
-      {"linear_act", linear_act, kStridedInputs, prepare_linear},
+      {"linear", linear, kStridedInputs | kHasWeight, prepare_linear},
+      {"linear_act", linear_act, kStridedInputs | kHasWeight, prepare_linear},
   };
   r.add_kernels(0, kRows);
 }

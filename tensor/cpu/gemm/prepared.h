@@ -30,8 +30,10 @@ std::unique_ptr<const PreparedKernel> prepare_linear(int64_t m, int64_t n, int64
 // For inputs (a, b): c[m, n] = a[m, k] * b[k, n], with b packed. Returns null where that is not faster.
 std::unique_ptr<const PreparedKernel> prepare_product(int64_t m, int64_t n, int64_t k, const Finish& finish);
 
-// A convolution of inputs (x, w, bias). Returns null when only packed weights would be faster and `packs` is false.
-std::unique_ptr<const PreparedKernel> prepare_conv(const ConvShape& s, bool bias, bool packs, const Finish& finish);
+// A convolution of inputs (x, w, bias) of float32 or bfloat16. Returns null when only packed weights would be faster
+// and `packs` is false.
+std::unique_ptr<const PreparedKernel> prepare_conv(DType type, const ConvShape& s, bool bias, bool packs,
+                                                   const Finish& finish);
 
 // A convolution of images (N, spatial..., C) of float32 or bfloat16. Returns null where the library has no
 // implementation.

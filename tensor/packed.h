@@ -1,0 +1,61 @@
+// Packed weights: arrays in the layout that a prepared kernel prefers. Plans have their own (graph/exec/pack.h); those
+// of eager calls belong to the buffer of the weight.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "tensor/attr.h"
+#include "tensor/kernel.h"
+#include "tensor/small_vector.h"
+
+namespace pg {
+
+// Memory of a packed array, which counts in the sum of its runtime.
+class PackedBytes {
+ public:
+  PackedBytes() = default;
+  // Returns null if the runtime holds too many. Throws OutOfMemory.
+  static std::unique_ptr<const PackedBytes> allocate(size_t bytes);
+  ~PackedBytes();
+  PackedBytes(const PackedBytes&) = delete;
+  PackedBytes& operator=(const PackedBytes&) = delete;
+  void* data() const { return buffer_->data; }
+
+ private:
+  Ref<Buffer> buffer_;  // keeps the runtime
+};
+
+// Bytes of all packed weights of the current runtime.
+size_t held_packed_bytes();
+
+// Data made of the contents of a buffer. The contents do not change while it is there, and it ends with the buffer.
+class Derived {
+ public:
+  virtual ~Derived() = default;
+};
+
+// The prepared kernels of eager calls whose weight may be packed, for one context.
+class PreparedCalls {
+ public:
+  // Returns null if there is no such kernel for the types and attributes of a call. All inputs are contiguous. The
+  // result is valid until the next call.
+  const std::shared_ptr<const PreparedKernel>& find(const KernelArgs& args, PrepareFn prepare);
+
+ private:
+  struct Entry {
+    const OpDef* op = nullptr;
+    int threads = 0;
+    SmallVector<Type, 3> in;
+    Attrs attrs;
+    std::shared_ptr<const PreparedKernel> kernel;
+    bool is_of(const KernelArgs& args, int threads) const;
+  };
+  std::vector<Entry> entries_;
+};
+
+// Returns the packed form of a weight that a kernel reads, or null at its first use and where memory is short. `weight`
+// is contiguous, `source` its buffer, of the CPU and not borrowed. The form lives as long as the buffer.
+const void* packed_form(const std::shared_ptr<const PreparedKernel>& kernel, const View& weight,
+                        const Ref<Buffer>& source);
+
+}  // namespace pg
