@@ -8,7 +8,6 @@
 #include "tensor/device_table.h"
 #include "tensor/error.h"
 #include "tensor/memory_account.h"
-#include "tensor/packed.h"
 #include "tensor/poison.h"
 #include "tensor/runtime.h"
 #include "tensor/settings.h"
@@ -167,7 +166,7 @@ Ref<Buffer> Buffer::borrow(void* data, Bytes bytes, void (*release)(void* user, 
 
 void Buffer::destroy(Buffer* b) {
   Runtime& runtime = *BufferAccess::runtime(b);
-  delete b->derived.load(std::memory_order_acquire);
+  if (b->packed.load(std::memory_order_acquire)) b->drop_packed();
   Lender lender = {};
   if (b->borrowed) {
     b->data = reinterpret_cast<char*>(b) + kHeader + (guard_mode() ? kGuard : 0);

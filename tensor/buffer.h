@@ -10,7 +10,7 @@
 
 namespace pg {
 
-class Derived;
+struct PackedForm;
 class Runtime;
 
 // A block of device memory; `data` is 64-byte aligned. Contents are shared and immutable except to the
@@ -24,20 +24,28 @@ class Buffer : public RefCounted<Buffer> {
   static Ref<Buffer> borrow(void* data, Bytes bytes, void (*release)(void* user, void* data), void* user);
   static void destroy(Buffer* buffer);
 
-  // Whether a write would be visible nowhere else.
-  bool unique() const { return !borrowed && !derived.load(std::memory_order_relaxed) && RefCounted::unique(); }
+  bool unique() const { return !borrowed && RefCounted::unique(); }
+  // Whether the holder may rewrite the contents: nobody else sees them. What was made of them is dropped then.
+  bool claim() {
+    if (!unique()) return false;
+    uses.store(0, std::memory_order_relaxed);
+    if (packed.load(std::memory_order_relaxed)) drop_packed();
+    return true;
+  }
   Runtime& runtime() const { return *runtime_; }  // whose memory this is
 
   void* data = nullptr;
   size_t bytes = 0;
   Device device;
   bool borrowed = false;
-  std::atomic<bool> used{false};           // once as a weight that may be packed
-  std::atomic<Derived*> derived{nullptr};  // owned: see tensor/packed.h
+  // Of tensor/packed.h: calls that have read the contents as a weight since the last claim, and its packed forms.
+  std::atomic<uint8_t> uses{0};
+  std::atomic<PackedForm*> packed{nullptr};
 
  private:
   friend struct BufferAccess;
   Buffer() = default;
+  void drop_packed();
   size_t capacity_ = 0;
   Runtime* runtime_ = nullptr;  // whose memory this is; kept alive
 };

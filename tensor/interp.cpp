@@ -209,7 +209,7 @@ class EagerInterpreter final : public Interpreter {
       const KernelArgs args{op, call.in, views, attrs, allocate, stream_of(device_of(inputs, types))};
       if (fresh)
         ctx.cancellable(
-            [&] { packs_weight(ctx, inputs, row) ? run_packed(ctx, inputs[1].array(), row, args) : row.fn(args); });
+            [&] { may_pack(ctx, inputs, row) ? run_packed(ctx, inputs[1].array(), row, args) : row.fn(args); });
       else
         row.fn(args);
     }
@@ -217,18 +217,20 @@ class EagerInterpreter final : public Interpreter {
     record(ctx, op, inputs, attrs, out);
   }
 
-  // Weights that gradients are recorded for change too often.
-  static bool packs_weight(const Context& ctx, std::span<const Value> inputs, const KernelRow& row) {
+  // Whether the call may use a packed form of its weight. A weight that gradients are recorded for changes too often.
+  static bool may_pack(const Context& ctx, std::span<const Value> inputs, const KernelRow& row) {
     if (!(row.flags & kHasWeight) || ctx.recording) return false;
     for (const Value& v : inputs)
       if (v.defined() && !(v.is_array() && v.array().contiguous)) return false;
     const Array& weight = inputs[1].array();
-    return weight.type.device.is_cpu() && !weight.buffer->borrowed && weight.buffer->bytes >= kPackedWeightBytes;
+    const Bytes bytes = bytes_of(weight.type);
+    return weight.type.device.is_cpu() && !weight.buffer->borrowed && bytes.count() >= kPackedWeightBytes &&
+           bytes == Bytes(weight.buffer->bytes);
   }
 
   static void run_packed(Context& ctx, const Array& weight, const KernelRow& row, const KernelArgs& args) {
     const std::shared_ptr<const PreparedKernel> kernel = ctx.prepared.find(args, row.prepare);
-    const void* packed = kernel ? packed_form(kernel, args.in[1], weight.buffer) : nullptr;
+    const void* packed = kernel ? packed_form(kernel, args.in[1], *weight.buffer) : nullptr;
     if (!packed) return row.fn(args);
     const cpu::ScratchBytes scratch{Bytes(kernel->scratch_bytes)};
     kernel->run(args.in, args.out, scratch.get(), packed);

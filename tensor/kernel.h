@@ -53,7 +53,7 @@ using KernelFn = void (*)(const KernelArgs& args);
 enum KernelFlags : uint8_t {
   kContiguousInputs = 0,  // inputs are row-major without gaps; numbers only where the op has kWeakNumber
   kStridedInputs = 1,     // any strides
-  kHasWeight = 4,         // the second input is a weight, of which eager calls keep the packed form
+  kHasWeight = 2,         // the second input is a weight, of which eager calls keep the packed form
 };
 
 // A kernel prepared for the types and attributes of one node of a plan. Immutable: runs may overlap when each has its

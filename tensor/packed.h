@@ -28,12 +28,6 @@ class PackedBytes {
 // Bytes of all packed weights of the current runtime.
 size_t held_packed_bytes();
 
-// Data made of the contents of a buffer. The contents do not change while it is there, and it ends with the buffer.
-class Derived {
- public:
-  virtual ~Derived() = default;
-};
-
 // The prepared kernels of eager calls whose weight may be packed, for one context.
 class PreparedCalls {
  public:
@@ -45,17 +39,18 @@ class PreparedCalls {
   struct Entry {
     const OpDef* op = nullptr;
     int threads = 0;
+    bool in_job = false;  // where calls of libraries are short
     SmallVector<Type, 3> in;
     Attrs attrs;
     std::shared_ptr<const PreparedKernel> kernel;
-    bool is_of(const KernelArgs& args, int threads) const;
+    bool is_of(const KernelArgs& args) const;
   };
   std::vector<Entry> entries_;
 };
 
-// Returns the packed form of a weight that a kernel reads, or null at its first use and where memory is short. `weight`
-// is contiguous, `source` its buffer, of the CPU and not borrowed. The form lives as long as the buffer.
-const void* packed_form(const std::shared_ptr<const PreparedKernel>& kernel, const View& weight,
-                        const Ref<Buffer>& source);
+// Returns the packed form of a weight that a kernel reads, or null at its first use since it was written, and where
+// there is little memory. `weight` has all elements of `source`, a buffer of the CPU that is not borrowed. The form is
+// there until the weight is written or ends.
+const void* packed_form(const std::shared_ptr<const PreparedKernel>& kernel, const View& weight, Buffer& source);
 
 }  // namespace pg

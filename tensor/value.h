@@ -55,7 +55,8 @@ class Array : public RefCounted<Array> {
     if (!buffer) no_data();
     return static_cast<char*>(buffer->data) + offset * size_of(type.dtype);
   }
-  bool writable() const { return unique() && buffer && buffer->unique(); }  // a write would be visible nowhere else
+  // Whether a write would be visible nowhere else. The caller writes then: see Buffer::claim.
+  bool writable() const { return unique() && buffer && buffer->claim(); }
 
  private:
   [[noreturn]] static void no_data();

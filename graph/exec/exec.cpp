@@ -289,7 +289,7 @@ class Run {
 
   void run_part(Execution& execution, size_t at, size_t end) {
     std::optional<ThreadPool::Awake> awake;  // steps on one thread come between regions
-    if (!ctx_.suspender) awake.emplace(ctx_.runtime->threads());
+    if (!ctx_.suspender && plan_.segments.empty()) awake.emplace(ctx_.runtime->threads());
     if (plan_.segments.empty() || ctx_.detect_anomaly || ctx_.observer)
       execution.run(at, end);
     else

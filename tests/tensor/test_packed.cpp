@@ -1,8 +1,10 @@
 // Packed weights of eager calls.
 #include "tensor/packed.h"
 
+#include <atomic>
 #include <thread>
 
+#include "tensor/memory_account.h"
 #include "tests/tensor/arrays.h"
 
 namespace pg::test {
@@ -12,21 +14,56 @@ Value filled(Context& ctx, const Dims& shape) {
   return run(ctx, "rand", {}, {{"shape", Ints(shape.begin(), shape.end())}});
 }
 
-TEST_CASE("the second eager call packs a weight, and its buffer is not rewritten from then on") {
+TEST_CASE("eager calls pack a weight at its second use since it was written") {
   Context ctx;
   const Value x = filled(ctx, {32, 256});
   const size_t before = held_packed_bytes();
   {
     const Value w = filled(ctx, {128, 256});
+    const size_t bytes = w.array().buffer->bytes;
     const Numbers first = numbers(run(ctx, "linear", {x, w, Value()}));
+    for (int round = 0; round < 2; ++round) {
+      CHECK(held_packed_bytes() == before + (round ? bytes : 0));
+      for (int i = 0; i < 3; ++i) CHECK(numbers(run(ctx, "linear", {x, w, Value()})) == first);
+      CHECK(held_packed_bytes() == before + bytes);
+    }
+    CHECK(w.array().writable());  // what it was packed into goes before a write
     CHECK(held_packed_bytes() == before);
-    CHECK(w.array().writable());
-    CHECK(numbers(run(ctx, "linear", {x, w, Value()})) == first);
-    CHECK(held_packed_bytes() == before + w.array().buffer->bytes);
-    CHECK_FALSE(w.array().writable());
-    for (int i = 0; i < 3; ++i) CHECK(numbers(run(ctx, "linear", {x, w, Value()})) == first);
-    CHECK(held_packed_bytes() == before + w.array().buffer->bytes);
+    for (int i = 0; i < 4; ++i) {
+      CHECK(w.array().writable());
+      CHECK(numbers(run(ctx, "linear", {x, w, Value()})) == first);
+      CHECK(held_packed_bytes() == before);
+    }
+    run(ctx, "linear", {x, w, Value()});
+    CHECK(held_packed_bytes() == before + bytes);
   }
+  CHECK(held_packed_bytes() == before);
+}
+
+TEST_CASE("an owner's memory limit is not used up by packed weights, and refuses nothing for them") {
+  int refusals = 0;
+  const auto refused = [](void* user) { ++*static_cast<int*>(user); };
+  const Ref<MemoryAccount> account(new MemoryAccount(int64_t(1) << 20, refused, &refusals));
+  const ScopedAccount scope(account.get());
+  Context ctx;
+  const auto packed_by = [&](const Value& x, const Value& w) {
+    const size_t held = held_packed_bytes();
+    for (int i = 0; i < 4; ++i) run(ctx, "linear", {x, w, Value()});
+    return held_packed_bytes() - held;
+  };
+  const Value x = filled(ctx, {32, 512}), small = filled(ctx, {64, 512});
+  CHECK(packed_by(x, small) == small.array().buffer->bytes);
+  const Value large = filled(ctx, {192, 512});  // 384 KB: with its packed form it is more than half of the limit
+  CHECK(packed_by(x, large) == 0);
+  CHECK(refusals == 0);
+}
+
+TEST_CASE("parts of a buffer are not packed") {
+  Context ctx;
+  const size_t before = held_packed_bytes();
+  const Value x = filled(ctx, {32, 256}), all = filled(ctx, {256, 256});
+  const Value rows = run(ctx, "narrow", {all}, {{"dim", int64_t(1)}, {"start", int64_t(1)}, {"length", int64_t(128)}});
+  for (int i = 0; i < 4; ++i) run(ctx, "linear", {x, rows, Value()});
   CHECK(held_packed_bytes() == before);
 }
 

@@ -126,7 +126,7 @@ typedef struct {
   int warm_up;
   void* user;
   /* 1: threads sleep at once when they have nothing to do, for hosts whose other threads need the processors. 0: they
-   * spin before that, for about 20 us after a kernel and for up to 2 ms while others still run it. */
+   * spin before that, for about 20 us after a kernel, and for up to 2 ms while others still run it or a graph runs. */
   int no_spin;
 } perigee_runtime_config;
 

@@ -50,6 +50,12 @@ bool split(int64_t n, int64_t parts, F run) {
   return ok;
 }
 
+// Whole lines of the cache.
+size_t image_bytes(DType type, int64_t elements) {
+  constexpr size_t kLine = 64;
+  return (size_t(elements) * size_t(size_of(type)) + kLine - 1) / kLine * kLine;
+}
+
 struct LastKey {
   ConvShape shape;
   int64_t type, bias;
@@ -67,7 +73,8 @@ bool forward_by_last(const ConvShape& s, const T* x, const T* w, const float* bi
   const auto finish = [&](int64_t n, void* part) {
     if (relu) rectify(n, static_cast<T*>(part));  // the library's relu turns NaN into 0
   };
-  run_between_copies(*conv, type, s, x, w, nullptr, bias, finish, y);
+  const ScratchBytes scratch{Bytes(copies_bytes(*conv, type, s))};
+  run_between_copies(*conv, type, s, x, w, nullptr, bias, finish, y, scratch.get());
   return true;
 }
 
@@ -104,13 +111,17 @@ bool prefers_last(DType type, const ConvShape& s) {
   return s.n == 1 || s.ic * s.taps() > s.out_plane();
 }
 
+size_t copies_bytes(const ConvLast& conv, DType type, const ConvShape& s) {
+  return image_bytes(type, s.n * s.ic * s.in_plane()) + image_bytes(type, s.n * s.oc * s.out_plane()) +
+         conv.scratch_bytes();
+}
+
 void run_between_copies(const ConvLast& conv, DType type, const ConvShape& s, const void* x, const void* w,
-                        const void* packed, const float* bias, ConvLast::FinishPart finish, void* y) {
-  constexpr int64_t kLine = 64;
+                        const void* packed, const float* bias, ConvLast::FinishPart finish, void* y, void* scratch) {
   const int64_t in = s.in_plane(), out = s.out_plane(), size = size_of(type);
-  const auto lines = [&](int64_t count) { return (count * size + kLine - 1) / kLine * kLine; };
-  const Scratch<char> last_x(lines(s.n * s.ic * in) + lines(s.n * s.oc * out) + int64_t(conv.scratch_bytes()) + kLine);
-  char *const last_y = last_x + lines(s.n * s.ic * in), *const work = last_y + lines(s.n * s.oc * out);
+  char* const last_x = static_cast<char*>(scratch);
+  char* const last_y = last_x + image_bytes(type, s.n * s.ic * in);
+  char* const work = last_y + image_bytes(type, s.n * s.oc * out);
   copy_block(size, {s.n, in, s.ic}, x, {s.ic * in, 1, in}, last_x, {s.ic * in, s.ic, 1});
   conv.run(last_x, w, packed, bias, finish, last_y, work);
   copy_block(size, {s.n, s.oc, out}, last_y, {s.oc * out, 1, s.oc}, y, {s.oc * out, out, 1});

@@ -19,9 +19,11 @@ bool prefers_primitive(const ConvShape& s, ConvPart part);
 // reorder the weights once. One image does not fill the threads, and large weights would be reordered by each of them.
 // Tiles compute on this layout.
 bool prefers_last(DType type, const ConvShape& s);
-// The arguments are those of ConvLast::run, with images of `type` and the shape that have the channels first.
+// The arguments are those of ConvLast::run, with images of `type` and the shape that have the channels first. `scratch`
+// has copies_bytes() and is aligned to 64.
 void run_between_copies(const ConvLast& conv, DType type, const ConvShape& s, const void* x, const void* w,
-                        const void* packed, const float* bias, ConvLast::FinishPart finish, void* y);
+                        const void* packed, const float* bias, ConvLast::FinishPart finish, void* y, void* scratch);
+size_t copies_bytes(const ConvLast& conv, DType type, const ConvShape& s);
 
 // The arguments are those of conv_forward and the other functions of conv.h. They return false where the library has no
 // implementation. T is float or BFloat16.

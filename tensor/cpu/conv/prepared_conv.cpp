@@ -77,7 +77,7 @@ class PreparedConvLast final : public PreparedKernel {
       : type_(type), conv_(std::move(conv)), finish_(finish), first_(s) {
     packed_bytes = conv_->packed_bytes();
     if (packed_bytes) packed_input = 1;
-    scratch_bytes = first_ ? 0 : conv_->scratch_bytes();
+    scratch_bytes = first_ ? copies_bytes(*conv_, type_, *first_) : conv_->scratch_bytes();
   }
   void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const override {
     const Converted<float> bias(in[2], DType::kFloat32);
@@ -86,7 +86,7 @@ class PreparedConvLast final : public PreparedKernel {
     };
     const void *x = in[0].data, *w = in[1].data;
     if (first_)
-      run_between_copies(*conv_, type_, *first_, x, w, packed, bias.data(), finish, out[0].data);
+      run_between_copies(*conv_, type_, *first_, x, w, packed, bias.data(), finish, out[0].data, scratch);
     else
       conv_->run(x, w, packed, bias.data(), finish, out[0].data, scratch);
   }

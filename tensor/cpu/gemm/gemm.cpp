@@ -171,7 +171,8 @@ void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& 
   // Shares of the rows leave in the caches of a thread what it computes for the next layer. Each of them reads all of
   // b, which pays if b is packed, and not too large for so many rows.
   // The gradient of a weight, a sum over a batch, is cut as products and updates of the weight are: by outputs.
-  const bool gradient = p.trans_a && !p.trans_b && p.k <= std::min(kBatchRows, p.m);
+  const bool gradient =
+      p.trans_a && !p.trans_b && p.k <= std::min(kBatchRows, p.m) && p.m >= kFewestRows * num_threads();
   const bool by_rows = p.m > p.n || gradient || (packed && p.m >= kFewestRows && p.n * p.k <= p.m * kWeightsPerRow);
   const int64_t unit = by_rows ? kRowUnit : kPackedColumns;
   const int64_t length = by_rows ? p.m : p.n, units = (length + unit - 1) / unit;

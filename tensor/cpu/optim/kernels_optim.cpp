@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "tensor/cpu/half.h"
@@ -9,6 +10,7 @@
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
+#include "tensor/runtime.h"
 
 namespace pg {
 namespace {
@@ -21,6 +23,8 @@ constexpr int64_t kChunk = 8 << 10;
 constexpr int64_t kFewestElements = 32 << 10;  // less does not repay a thread
 constexpr int64_t kWorthWaking = 160 << 10;    // less uses only threads that are awake
 constexpr int64_t kShareUnit = 64;             // shares begin at lines of the cache
+constexpr int64_t kFewestShared = 256;         // elements of a share
+constexpr int64_t kRegionElements = 1 << 18;   // of a thread, where regions are short
 
 // The arrays of one parameter: w, g, then the states.
 struct Parameter {
@@ -109,9 +113,12 @@ void update_part(const Parameter& p, int64_t at, int64_t n) {
     update_widened(rule, p, states, at, n);
 }
 
-// Where share i of `parts` of an array begins.
-int64_t share_start(int64_t n, int64_t i, int64_t parts) {
-  return i == parts ? n : n * i / parts / kShareUnit * kShareUnit;
+// The elements of share i of `shares` of parameter `number`. Small parameters have one share, which is not of the same
+// thread for all of them.
+std::pair<int64_t, int64_t> share_of(size_t number, int64_t n, int64_t i, int64_t shares) {
+  if (n < shares * kFewestShared) return {0, int64_t(number) % shares == i ? n : 0};
+  const auto start = [&](int64_t k) { return k == shares ? n : n * k / shares / kShareUnit * kShareUnit; };
+  return {start(i), start(i + 1)};
 }
 
 // Each thread updates a share of each parameter: of a weight's rows those that its products read and whose gradients
@@ -130,14 +137,18 @@ void update_kernel(const KernelArgs& a) {
     elements += p.n;
   }
   const int64_t parts = std::clamp<int64_t>(elements / kFewestElements, 1, num_threads());
-  parallel_for(parts, elements < kWorthWaking ? 1 : 0, [&](int64_t begin, int64_t end) {
-    Poller poll;
-    for (const Parameter& p : all) {
-      const int64_t last = share_start(p.n, end, parts);
-      for (int64_t at = share_start(p.n, begin, parts); at < last; at += kChunk, poll(kChunk))
-        update_part<rule, states>(p, at, std::min(kChunk, last - at));
-    }
-  });
+  const bool stops = Runtime::current().threads().stops_between_regions();
+  const int64_t rounds = stops ? elements / (parts * kRegionElements) + 1 : 1, shares = parts * rounds;
+  for (int64_t round = 0; round < rounds; ++round)
+    parallel_for(parts, elements < kWorthWaking ? 1 : 0, [&](int64_t begin, int64_t end) {
+      Poller poll;
+      for (int64_t part = begin; part < end; ++part)
+        for (size_t i = 0; i < count; ++i) {
+          auto [at, last] = share_of(i, all[i].n, part * rounds + round, shares);
+          for (; at < last; at += kChunk, poll(kChunk))
+            update_part<rule, states>(all[i], at, std::min(kChunk, last - at));
+        }
+    });
 }
 
 }  // namespace

@@ -35,11 +35,11 @@ struct Consts {
   }
 };
 
-// 0 where x is subnormal: the state of a weight without a gradient decays to such numbers and no further, and each step
-// with them takes a hundred cycles.
+// 0 where |x| is at most the smallest normal number: the state of a weight without a gradient decays to subnormal
+// numbers and no further, and each step with them takes a hundred cycles.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V without_subnormals(D d, V x) {
-  return hn::IfThenZeroElse(hn::Lt(hn::Abs(x), hn::Set(d, std::numeric_limits<hn::TFromD<D>>::min())), x);
+HWY_INLINE V settled(D d, V x) {
+  return hn::IfThenZeroElse(hn::Le(hn::Abs(x), hn::Set(d, std::numeric_limits<hn::TFromD<D>>::min())), x);
 }
 
 // Updates one vector of each array; w, m and v are overwritten. `plain`: no clipping and no weight decay in the
@@ -53,11 +53,11 @@ HWY_INLINE void step(const Consts<D>& c, V g, V& w, V& m, V& v) {
     if constexpr (!plain) g = hn::MulAdd(c.wd, w, g);
     const V move = hn::Mul(c.lr, g);
     if constexpr (rule == UpdateRule::kSgd) return void(w = hn::Sub(w, move));
-    m = without_subnormals(c.d, hn::Sub(hn::Mul(c.momentum, m), move));
+    m = settled(c.d, hn::Sub(hn::Mul(c.momentum, m), move));
     w = rule == UpdateRule::kMomentum ? hn::Add(w, m) : hn::Sub(hn::MulAdd(c.momentum, m, w), move);
   } else {
-    m = without_subnormals(c.d, hn::MulAdd(c.beta1, m, hn::Mul(c.rest1, g)));
-    v = without_subnormals(c.d, hn::MulAdd(c.beta2, v, hn::Mul(c.rest2, hn::Mul(g, g))));
+    m = settled(c.d, hn::MulAdd(c.beta1, m, hn::Mul(c.rest1, g)));
+    v = settled(c.d, hn::MulAdd(c.beta2, v, hn::Mul(c.rest2, hn::Mul(g, g))));
     if constexpr (rule == UpdateRule::kAdam) {
       w = hn::Sub(w, hn::Div(hn::Mul(c.step, m), hn::Add(hn::Sqrt(v), c.epsilon)));
     } else {

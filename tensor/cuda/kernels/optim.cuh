@@ -13,10 +13,10 @@ __device__ inline Rates rates_of(const UpdateArgs& a, const UpdateParam& p) {
   return {row(0), row(1), row(3), a.cycles ? row(4) : a.momentum, a.cycles ? row(4) : a.beta1, row(2)};
 }
 
-// 0 where a state is subnormal, as on the CPU.
+// 0 where a state is subnormal or next to it, as on the CPU.
 __device__ inline C settled(C x) {
   constexpr C kSmallest = C(std::is_same_v<C, double> ? 0x1p-1022 : 0x1p-126);
-  return std::fabs(x) < kSmallest ? C(0) : x;
+  return std::fabs(x) <= kSmallest ? C(0) : x;
 }
 
 PERIGEE_KERNEL(update, UpdateArgs) {
