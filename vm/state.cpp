@@ -255,6 +255,7 @@ void State::close(lua_State* L) {
   empty(observers);
   ctx.generator = {};
   ctx.script_position = nullptr;
+  empty(ctx.prepared);
   ctx.runtime = Ref<Runtime>(&Runtime::process());  // finalizers of scripts may still call ops
 }
 
