@@ -42,6 +42,7 @@ void add_all_cpu_kernels(Registry& r) {
   add_unfold_kernels(r);
   add_channels_last_kernels(r);
   add_norm_kernels(r);
+  add_batch_norm_kernels(r);
   add_loss_kernels(r);
   add_ctc_kernels(r);
   add_create_kernels(r);

@@ -28,6 +28,7 @@ void add_unfold_kernels(Registry& registry);
 void add_fft_kernels(Registry& registry);
 void add_channels_last_kernels(Registry& registry);
 void add_norm_kernels(Registry& registry);
+void add_batch_norm_kernels(Registry& registry);
 void add_loss_kernels(Registry& registry);
 void add_ctc_kernels(Registry& registry);
 void add_create_kernels(Registry& registry);

@@ -92,6 +92,55 @@ HWY_INLINE void store_halves(D d, hn::Vec<D> v, uint16_t* to) {
 #endif
 }
 
+// The bits of the nearest bfloat16, in the upper half of each lane.
+template <class D>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> bfloat16_bits(D, hn::Vec<D> x) {
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::BitCast(du, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu)));
+  const auto nan = hn::RebindMask(du, hn::IsNaN(x));
+  const auto chosen = hn::IfThenElse(nan, hn::Or(bits, hn::Set(du, 0x400000u)), rounded);
+  return hn::And(chosen, hn::Set(du, 0xffff0000u));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_bfloats(D d, const uint16_t* from) {
+  const hn::RebindToUnsigned<D> du;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(hn::Rebind<uint16_t, D>(), from))));
+}
+template <class D>
+HWY_INLINE void store_bfloats(D d, hn::Vec<D> v, uint16_t* to) {
+  const hn::RebindToSigned<D> di;
+  const hn::Rebind<uint16_t, D> narrow;
+  hn::StoreU(hn::DemoteTo(narrow, hn::BitCast(di, hn::ShiftRight<16>(bfloat16_bits(d, v)))), narrow, to);
+}
+
+// Reads and writes one vector of D from and to any floating dtype that D is the arithmetic of.
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const Half* from) {
+  return load_halves(d, &from->bits);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load(D d, const BFloat16* from) {
+  return load_bfloats(d, &from->bits);
+}
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, hn::TFromD<D>* to) {
+  hn::StoreU(v, d, to);
+}
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, Half* to) {
+  store_halves(d, v, &to->bits);
+}
+template <class D>
+HWY_INLINE void store(D d, hn::Vec<D> v, BFloat16* to) {
+  store_bfloats(d, v, &to->bits);
+}
+
 }  // namespace pg::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -180,3 +180,29 @@ t.test("rows of a result that is written past the caches have the bits of the ot
     end
   end
 end)
+
+t.test("statistics of many rows are accurate, whatever the rows' order and the number of threads", function()
+  local rows, channels = 9000, 37
+  local base, slope = pg.randn(rows, channels), pg.randn(rows, channels)
+  local before, bits = pg.get_num_threads(), {}
+  for name, shift in pairs{steady = pg.full({rows, 1}, 3000), steps = (pg.range(0, rows - 1) / 1000):floor():reshape(rows, 1) * 500, late = pg.cat({pg.zeros(300, 1), pg.full({rows - 300, 1}, 1000)}, 1)} do
+    local x = base + shift
+    for threads = 1, 3 do
+      pg.set_num_threads(threads)
+      x:attach_grad()
+      local y = pg.record(function() return pg.batch_norm(x, nil, nil, nil, nil, {training = true}) end)
+      y:backward{grad = slope}
+      local wide = x:detach():to("float64")
+      local off = wide - wide:mean({1}, {keepdim = true})
+      local rstd = (off:square():mean({1}, {keepdim = true}) + 1e-5):rsqrt()
+      t.close(y:to("float64"), off * rstd, {rtol = 2e-5, atol = 2e-3, what = name})
+      local dy = slope:to("float64")
+      local hat = off * rstd
+      local dx = (dy - dy:mean({1}, {keepdim = true}) - hat * (dy * hat):mean({1}, {keepdim = true})) * rstd
+      t.close(x.grad:to("float64") / dx:abs():amax(), dx / dx:abs():amax(), {rtol = 0, atol = 1e-3, what = name})
+      bits[threads] = {y, x.grad:clone()}
+    end
+    for k = 1, 2 do t.equal({bits[2][k]:equal(bits[1][k]), bits[3][k]:equal(bits[1][k])}, {true, true}, name) end
+  end
+  pg.set_num_threads(before)
+end)

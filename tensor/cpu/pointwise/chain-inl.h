@@ -114,31 +114,14 @@ struct HalfVectors {
 };
 using Halves = Converted<HalfVectors, uint16_t>;
 
-// The bits of the nearest bfloat16, in the upper half of each lane.
-template <class D>
-HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> bfloat16_bits(D d, hn::Vec<D> x) {
-  const hn::RebindToUnsigned<D> du;
-  const auto bits = hn::BitCast(du, x);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu)));
-  const auto nan = hn::RebindMask(du, hn::IsNaN(x));
-  const auto chosen = hn::IfThenElse(nan, hn::Or(bits, hn::Set(du, 0x400000u)), rounded);
-  (void)d;
-  return hn::And(chosen, hn::Set(du, 0xffff0000u));
-}
 struct BFloat16Vectors {
   template <class D>
-  using Tag = hn::Rebind<uint16_t, D>;
-  template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const uint16_t* p) {
-    const hn::RebindToUnsigned<D> du;
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(Tag<D>(), p))));
+    return load_bfloats(d, p);
   }
   template <class D>
   static HWY_INLINE void store(D d, hn::Vec<D> x, uint16_t* p) {
-    const hn::RebindToSigned<D> di;
-    const auto words = hn::BitCast(di, hn::ShiftRight<16>(bfloat16_bits(d, x)));
-    hn::StoreU(hn::DemoteTo(Tag<D>(), words), Tag<D>(), p);
+    store_bfloats(d, x, p);
   }
 };
 using BFloats = Converted<BFloat16Vectors, uint16_t>;
