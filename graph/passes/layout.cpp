@@ -112,6 +112,7 @@ class Layouts {
   // Returns the output of the node with the channels last, or none if the node does not belong to a chain.
   Operand in_chain(size_t i, const Node& node) {
     if (node.kind != NodeKind::kOp || node.inputs.size() == 0 || reads_more_[i]) return {};
+    if (node.is<"conv_by_weight">()) return {};
     if (node.op->channels_last) return windowed(node);
     if (node.is<"cat">()) return joined(node);
     if (node.op->has(kPointwise) && !node.op->has(kRandom)) return pointwise(node);
@@ -138,8 +139,10 @@ class Layouts {
     return kernel_pays(op, node, types, out, existing(node.inputs[0]).is_none());
   }
 
+  // A gradient by weights of which an image has this form.
   bool gradient_of_weight(size_t i, const Node& node) {
-    if (!node.is<"conv_by_weight">()) return false;
+    if (!node.is<"conv_by_weight">() || (existing(node.inputs[0]).is_none() && existing(node.inputs[1]).is_none()))
+      return false;
     const OpDef* op = node.op->channels_last(AttrReader(*node.op, node.attrs), rank(node.inputs[0]));
     const Operand x = with_channels_last(node.inputs[0]), dy = with_channels_last(node.inputs[1]);
     rewrite_.replace(i, 0, rewrite_.emit(*op, Operands{x, dy}, node.attrs, line_));

@@ -1,6 +1,7 @@
 #include "tensor/runtime.h"
 #include "tensor/cpu/conv/conv.h"
 #include "tensor/cpu/conv/conv_primitives.h"
+#include "tensor/cpu/conv/conv_unfolded.h"
 #include "tensor/cpu/conv/conv_product.h"
 
 #include <doctest/doctest.h>
@@ -179,9 +180,20 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 }
 
 struct TileResults {
-  std::vector<pg::BFloat16> y, relu, dx;
-  std::vector<float> dw;
+  std::vector<pg::BFloat16> y, relu, dx, last_dx, unfolded;
+  std::vector<float> dw, last_dw;
 };
+
+// Images with the channels last, from (n, channels, plane).
+template <class T>
+std::vector<T> with_last(const std::vector<T>& images, int64_t n, int64_t channels, int64_t plane) {
+  std::vector<T> out(images.size());
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t p = 0; p < plane; ++p)
+        out[size_t((i * plane + p) * channels + c)] = images[size_t((i * channels + c) * plane + p)];
+  return out;
+}
 
 void check_tiles(const ConvShape& s) {
   CAPTURE(s.ic);
@@ -197,6 +209,8 @@ void check_tiles(const ConvShape& s) {
     dx[size_t(i)] += double(dy[size_t(o)]) * w[size_t(k)];
     dw[size_t(k)] += double(dy[size_t(o)]) * x[size_t(i)];
   });
+  const auto last_x = with_last(x, s.n, s.ic, s.in_plane()), last_dy = with_last(dy, s.n, s.oc, s.out_plane());
+  const auto want_last_dx = with_last(dx, s.n, s.ic, s.in_plane());
   for (size_t o = 0; o < ny; ++o) relu[o] = std::max(0.0, y[o] + bias[o / size_t(s.out_plane()) % size_t(s.oc)]);
   std::vector<TileResults> all;
   for (int threads : {1, 2, 3}) {
@@ -207,12 +221,28 @@ void check_tiles(const ConvShape& s) {
     CHECK(primitive_forward(s, x.data(), w.data(), bias.data(), true, r.relu.data()));
     CHECK(primitive_backward_data(s, dy.data(), w.data(), r.dx.data()));
     CHECK(primitive_backward_weights(s, x.data(), dy.data(), r.dw.data()));
+    r.last_dx.resize(x.size()), r.last_dw.resize(nw), r.unfolded.resize(nw);
+    if (s.groups == 1 || is_depthwise(s)) {
+      CHECK((primitive_backward_data<pg::BFloat16, true>(s, last_dy.data(), w.data(), r.last_dx.data())));
+      CHECK((primitive_backward_weights<pg::BFloat16, true>(s, last_x.data(), last_dy.data(), r.last_dw.data())));
+      CHECK(close(r.last_dx, want_last_dx, 8));
+      CHECK(close(r.last_dw, dw, 16));
+    }
+    if (s.groups == 1) {
+      unfolded_backward_weights(s, true, last_x.data(), last_dy.data(), r.unfolded.data());
+      CHECK(close(r.unfolded, dw, 8));
+      std::vector<pg::BFloat16> first(nw);
+      unfolded_backward_weights(s, false, x.data(), dy.data(), first.data());
+      CHECK(same_bits(r.unfolded, first));
+    }
     CHECK(close(r.y, y, 8));
     CHECK(close(r.relu, relu, 8));
     CHECK(close(r.dx, dx, 8));
     CHECK(close(r.dw, dw, 16));
     const TileResults& one = all.front();
     CHECK((same_bits(r.y, one.y) && same_bits(r.relu, one.relu) && same_bits(r.dx, one.dx) && same_bits(r.dw, one.dw)));
+    CHECK((same_bits(r.last_dx, one.last_dx) && same_bits(r.last_dw, one.last_dw) &&
+           same_bits(r.unfolded, one.unfolded)));
   }
 }
 

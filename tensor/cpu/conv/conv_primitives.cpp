@@ -34,8 +34,6 @@ constexpr int64_t kLargeWeights = 1 << 19;
 template <class T>
 constexpr DType kType = std::is_same_v<T, float> ? DType::kFloat32 : DType::kBFloat16;
 
-bool is_depthwise(const ConvShape& s) { return s.groups >= 8 && s.ic == s.groups && s.oc == s.groups; }
-
 // Calls run(part, first, count) for `parts` shares of [0, n) in parallel. Returns false if any call did.
 template <class F>
 bool split(int64_t n, int64_t parts, F run) {
@@ -86,19 +84,21 @@ int64_t weight_calls(DType type, const ConvShape& s, int64_t images) {
 }
 
 // Large weights of small planes are cut by output channels: shares of the images would need an array for each sum.
-template <class T>
+template <bool kLast, class T>
 bool weights_by_channels(const ConvShape& s, const T* x, const T* dy, float* dw) {
   const int64_t units = s.oc / kChannelUnit, parts = std::clamp<int64_t>(s.macs() / kOneDnnMacsPerCall, 4, units);
   return split(units, parts, [&](int64_t, int64_t first, int64_t count) {
     const int64_t channel = first * kChannelUnit;
     ConvShape share = s;
     share.oc = first + count < units ? count * kChannelUnit : s.oc - channel;
-    return onednn_conv_backward_weights(kType<T>, share, s.n, s.oc, x, dy + channel * s.out_plane(),
-                                        dw + channel * s.ic * s.taps());
+    return onednn_conv_backward_weights(kType<T>, share, s.n, s.oc, kLast, x,
+                                        dy + channel * (kLast ? 1 : s.out_plane()), dw + channel * s.ic * s.taps());
   });
 }
 
 }  // namespace
+
+bool is_depthwise(const ConvShape& s) { return s.groups >= 8 && s.ic == s.groups && s.oc == s.groups; }
 
 bool has_primitives(DType type) {
   return type == DType::kFloat32 || (type == DType::kBFloat16 && bf16_unit() == Bf16Unit::kTiles);
@@ -151,19 +151,19 @@ bool primitive_forward(const ConvShape& s, const T* x, const T* w, const float* 
   });
 }
 
-template <class T>
+template <class T, bool kLast>
 bool primitive_backward_data(const ConvShape& s, const T* dy, const T* w, T* dx) {
   return split(s.n, image_shares(kType<T>, s), [&](int64_t, int64_t first, int64_t images) {
-    return onednn_conv_backward_data(kType<T>, s, images, dy + first * s.oc * s.out_plane(), w,
+    return onednn_conv_backward_data(kType<T>, s, images, kLast, dy + first * s.oc * s.out_plane(), w,
                                      dx + first * s.ic * s.in_plane());
   });
 }
 
-template <class T>
+template <class T, bool kLast>
 bool primitive_backward_weights(const ConvShape& s, const T* x, const T* dy, float* dw) {
   const int64_t size = s.oc * (s.ic / s.groups) * s.taps();
   if (s.groups == 1 && s.oc >= 4 * kChannelUnit && size >= kLargeWeights && s.out_plane() < kLargePlane)
-    return weights_by_channels(s, x, dy, dw);
+    return weights_by_channels<kLast>(s, x, dy, dw);
   const int64_t parts = weight_parts(size, s.n);
   const bool sums = weight_calls(kType<T>, s, s.n / parts + 1) > 1;
   const int64_t arrays = parts - 1 + (sums ? parts : 0);
@@ -176,7 +176,7 @@ bool primitive_backward_weights(const ConvShape& s, const T* x, const T* dy, flo
     for (int64_t c = 0; c < calls; ++c) {
       const int64_t from = first + c * images / calls, count = first + (c + 1) * images / calls - from;
       float* const to = c == 0 ? sum : terms + part * size;
-      if (!onednn_conv_backward_weights(kType<T>, s, count, s.oc, x + from * s.ic * s.in_plane(),
+      if (!onednn_conv_backward_weights(kType<T>, s, count, s.oc, kLast, x + from * s.ic * s.in_plane(),
                                         dy + from * s.oc * s.out_plane(), to))
         return false;
       if (c > 0) add_parts(sum, to, 2, size);
@@ -195,6 +195,8 @@ bool primitive_backward_weights(const ConvShape& s, const T* x, const T* dy, flo
 PG_PRIMITIVES(float)
 PG_PRIMITIVES(BFloat16)
 #undef PG_PRIMITIVES
+template bool primitive_backward_data<BFloat16, true>(const ConvShape&, const BFloat16*, const BFloat16*, BFloat16*);
+template bool primitive_backward_weights<BFloat16, true>(const ConvShape&, const BFloat16*, const BFloat16*, float*);
 
 int64_t image_shares(DType type, const ConvShape& s) {
   const bool short_calls = s.out_plane() >= kLargePlane || watched_here().suspender;

@@ -9,6 +9,8 @@
 
 namespace pg::cpu {
 
+bool is_depthwise(const ConvShape& s);
+
 // Whether the library computes convolutions of this dtype faster than float32 ones of converted numbers.
 bool has_primitives(DType type);
 
@@ -26,12 +28,12 @@ void run_between_copies(const ConvLast& conv, DType type, const ConvShape& s, co
 size_t copies_bytes(const ConvLast& conv, DType type, const ConvShape& s);
 
 // The arguments are those of conv_forward and the other functions of conv.h. They return false where the library has no
-// implementation. T is float or BFloat16.
+// implementation. T is float or BFloat16. kLast: images are (N, spatial..., C), of bfloat16.
 template <class T>
 bool primitive_forward(const ConvShape& s, const T* x, const T* w, const float* bias, bool relu, T* y);
-template <class T>
+template <class T, bool kLast = false>
 bool primitive_backward_data(const ConvShape& s, const T* dy, const T* w, T* dx);
-template <class T>
+template <class T, bool kLast = false>
 bool primitive_backward_weights(const ConvShape& s, const T* x, const T* dy, float* dw);
 
 // Returns the number of partial sums of a weight gradient. It does not depend on the number of threads, so that the

@@ -7,6 +7,7 @@
 #include "tensor/cpu/conv/arguments.h"
 #include "tensor/cpu/conv/conv.h"
 #include "tensor/cpu/conv/conv_primitives.h"
+#include "tensor/cpu/conv/conv_unfolded.h"
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/reduce/lines.h"
 #include "tensor/cpu/conv/pool.h"
@@ -76,9 +77,10 @@ void conv_by_input(const KernelArgs& args) {
 void conv_by_weight(const KernelArgs& args) {
   const cpu::ConvShape s = conv_shape(args, args.in[0].shape(), args.out[0].shape(), args.in[1].shape());
   if (by_tiles(args, s, cpu::ConvPart::kWeightGradient)) {
+    const auto *x = args.in[0].as<BFloat16>(), *dy = args.in[1].as<BFloat16>();
+    if (cpu::prefers_unfolded(s)) return cpu::unfolded_backward_weights(s, false, x, dy, args.out[0].as<BFloat16>());
     Output<float> dw(args.out[0], DType::kFloat32);
-    if (cpu::primitive_backward_weights(s, args.in[0].as<BFloat16>(), args.in[1].as<BFloat16>(), dw.data()))
-      return dw.finish();
+    if (cpu::primitive_backward_weights(s, x, dy, dw.data())) return dw.finish();
   }
   compute<2>(args, [&](const auto* x, const auto* dy, auto* dw) { cpu::conv_backward_weights(s, x, dy, dw); });
 }

@@ -1,7 +1,8 @@
-// Kernels of convolutions and pooling of images (N, spatial..., C).
+// Kernels of convolutions, their gradients, and pooling of images (N, spatial..., C).
 #include "tensor/cpu/conv/arguments.h"
 #include "tensor/cpu/conv/conv_last.h"
 #include "tensor/cpu/conv/conv_primitives.h"
+#include "tensor/cpu/conv/conv_unfolded.h"
 #include "tensor/cpu/gemm/prepared.h"
 #include "tensor/cpu/pointwise/epilogue.h"
 #include "tensor/cpu/register.h"
@@ -63,6 +64,58 @@ bool pays(const KernelArgs& args, bool reorders) {
           cpu::ConvLast::make(args.out[0].dtype(), s, bool(args.in[2])));
 }
 
+cpu::ConvShape shape_of_by_input(const KernelArgs& args) {
+  return conv_shape(args, channels_first(args.out[0].shape()), args.in[1].shape(), channels_first(args.in[0].shape()));
+}
+cpu::ConvShape shape_of_by_weight(const KernelArgs& args) {
+  return conv_shape(args, channels_first(args.in[0].shape()), args.out[0].shape(), channels_first(args.in[1].shape()));
+}
+
+// The gradients are oneDNN's for tiles of bfloat16, and others between copies.
+bool has_gradients(const KernelArgs& args) {
+  return all_of_type(DType::kBFloat16, args) && cpu::has_primitives(DType::kBFloat16);
+}
+
+void conv_by_input(const KernelArgs& args) {
+  const cpu::ConvShape s = shape_of_by_input(args);
+  if (s.macs() > 0 && has_gradients(args) &&
+      cpu::primitive_backward_data<BFloat16, true>(s, args.in[0].as<BFloat16>(), args.in[1].as<BFloat16>(),
+                                                   args.out[0].as<BFloat16>()))
+    return;
+  compute<2>(args, [&]<class T>(const T* dy, const T* w, T* dx) {
+    cpu::WorkVector<T> plain_dy(size_t(args.in[0].numel())), plain_dx(size_t(args.out[0].numel()));
+    transpose(s.n, s.out_plane(), s.oc, dy, plain_dy.data());
+    cpu::conv_backward_data<T>(s, plain_dy.data(), w, plain_dx.data());
+    transpose(s.n, s.ic, s.in_plane(), plain_dx.data(), dx);
+  });
+}
+
+void conv_by_weight(const KernelArgs& args) {
+  const cpu::ConvShape s = shape_of_by_weight(args);
+  if (s.macs() > 0 && has_gradients(args)) {
+    const auto *x = args.in[0].as<BFloat16>(), *dy = args.in[1].as<BFloat16>();
+    if (cpu::prefers_unfolded(s)) return cpu::unfolded_backward_weights(s, true, x, dy, args.out[0].as<BFloat16>());
+    Output<float> dw(args.out[0], DType::kFloat32);
+    if (cpu::primitive_backward_weights<BFloat16, true>(s, x, dy, dw.data())) return dw.finish();
+  }
+  compute<2>(args, [&]<class T>(const T* x, const T* dy, T* dw) {
+    cpu::WorkVector<T> plain_x(size_t(args.in[0].numel())), plain_dy(size_t(args.in[1].numel()));
+    transpose(s.n, s.in_plane(), s.ic, x, plain_x.data());
+    transpose(s.n, s.out_plane(), s.oc, dy, plain_dy.data());
+    cpu::conv_backward_weights<T>(s, plain_x.data(), plain_dy.data(), dw);
+  });
+}
+
+// The library has kernels of bfloat16 for these only.
+bool gradient_pays(const KernelArgs& args, const cpu::ConvShape& s) {
+  return has_gradients(args) && (s.groups == 1 || cpu::is_depthwise(s));
+}
+bool by_input_pays(const KernelArgs& args, bool reorders) {
+  const cpu::ConvShape s = shape_of_by_input(args);
+  return gradient_pays(args, s) && (!reorders || cpu::prefers_primitive(s, cpu::ConvPart::kInputGradient));
+}
+bool by_weight_pays(const KernelArgs& args, bool) { return gradient_pays(args, shape_of_by_weight(args)); }
+
 cpu::PoolShape pool_shape_of(const KernelArgs& args) {
   const View &x = args.in[0], &y = args.out[0];
   return pool_shape(args, channels_first(x.shape()), channels_first(y.shape()), x.rank() - 2);
@@ -85,6 +138,8 @@ void add_channels_last_kernels(Registry& r) {
   static const KernelRow kRows[] = {
       {"conv_last", convolve, kContiguousInputs, prepare, pays},
       {"conv_act_last", convolve, kContiguousInputs, prepare, pays},
+      {"conv_by_input_last", conv_by_input, kContiguousInputs, nullptr, by_input_pays},
+      {"conv_by_weight_last", conv_by_weight, kContiguousInputs, nullptr, by_weight_pays},
       {"max_pool_last", max_pool_last},
       {"avg_pool_last", avg_pool_last},
   };

@@ -30,10 +30,12 @@ int64_t tiles_gain(DType type, const ConvShape& s);
 // implementation.
 bool onednn_conv_forward(DType type, const ConvShape& s, int64_t images, const void* x, const void* w,
                          const float* bias, void* y);
-bool onednn_conv_backward_data(DType type, const ConvShape& s, int64_t images, const void* dy, const void* w, void* dx);
+// `last`: images are (N, spatial..., C), for the library too.
+bool onednn_conv_backward_data(DType type, const ConvShape& s, int64_t images, bool last, const void* dy, const void* w,
+                               void* dx);
 // dy holds s.oc of the `channels` channels of images.
-bool onednn_conv_backward_weights(DType type, const ConvShape& s, int64_t images, int64_t channels, const void* x,
-                                  const void* dy, float* dw);
+bool onednn_conv_backward_weights(DType type, const ConvShape& s, int64_t images, int64_t channels, bool last,
+                                  const void* x, const void* dy, float* dw);
 
 // A convolution that is prepared once. The operands have plain layouts; the weights may also have the layout
 // that the library prefers. Immutable: runs may overlap.

@@ -155,9 +155,9 @@ ConvDescs describe(DType dtype, const ConvShape& s, bool with_bias, int last_dim
   return d;
 }
 
-memory::desc some_channels(DType type, const ConvShape& s, int64_t channels) {
-  memory::dims dims{s.n, s.oc}, strides{channels * s.out_plane(), s.out_plane()};
-  int64_t step = s.out_plane();
+memory::desc some_channels(DType type, const ConvShape& s, int64_t channels, bool last) {
+  memory::dims dims{s.n, s.oc}, strides{channels * s.out_plane(), last ? 1 : s.out_plane()};
+  int64_t step = (last ? channels : 1) * s.out_plane();
   for (int i = 3 - spatial_dims(s); i < 3; ++i) {
     dims.push_back(s.out[i]);
     strides.push_back(step /= s.out[i]);

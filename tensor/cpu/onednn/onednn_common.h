@@ -78,6 +78,6 @@ int spatial_dims(const ConvShape& s);
 // `last_dims`: if not 0, images (N, spatial..., C) with so many spatial dims, for the library too.
 ConvDescs describe(DType type, const ConvShape& s, bool with_bias, int last_dims = 0);
 // The plain layout of s.oc of the `channels` channels of images.
-memory::desc some_channels(DType type, const ConvShape& s, int64_t channels);
+memory::desc some_channels(DType type, const ConvShape& s, int64_t channels, bool last);
 
 }  // namespace pg::cpu::onednn

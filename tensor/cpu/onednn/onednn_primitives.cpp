@@ -23,6 +23,7 @@ struct ConvKey {
   ConvKind kind;
   int64_t type, bias;  // type: a DType
   int64_t channels;    // of the images that the result's gradient is a part of
+  int64_t last;        // whether images are (N, spatial..., C)
 };
 
 // One operand of a convolution, with its reorder between the plain layout and the one the library chose. `first` and
@@ -57,7 +58,7 @@ ConvOperand operand(int arg, const memory::desc& plain, const memory::desc& inne
 }
 
 PreparedConv make_conv(const ConvKey& key) {
-  const ConvDescs d = describe(DType(key.type), key.shape, key.bias);
+  const ConvDescs d = describe(DType(key.type), key.shape, key.bias, key.last ? spatial_dims(key.shape) : 0);
   const auto forward = usable(conv_forward_desc(d.x, d.w, d.b, d.y, d.dims, user_scratchpad()));
   PreparedConv p;
   size_t* total = &p.scratch_bytes;
@@ -79,8 +80,8 @@ PreparedConv make_conv(const ConvKey& key) {
     const auto pd = usable(conv_weights_desc(d.x, d.dw, d.y, d.dims, forward));
     p.primitive = dnnl::convolution_backward_weights(pd);
     p.first = operand(DNNL_ARG_SRC, d.px, pd.src_desc(), false, total);
-    p.second = operand(DNNL_ARG_DIFF_DST, some_channels(DType(key.type), key.shape, key.channels), pd.diff_dst_desc(),
-                       false, total);
+    p.second = operand(DNNL_ARG_DIFF_DST, some_channels(DType(key.type), key.shape, key.channels, key.last),
+                       pd.diff_dst_desc(), false, total);
     p.result = operand(DNNL_ARG_DIFF_WEIGHTS, d.pdw, pd.diff_weights_desc(), true, total);
     p.scratchpad = pd.scratchpad_desc();
   }
@@ -129,8 +130,8 @@ bool run_conv(const ConvKey& key, const void* first, const void* second, const f
   return false;
 }
 
-ConvKey conv_key(DType type, const ConvShape& s, int64_t images, ConvKind kind, bool bias) {
-  ConvKey key{s, kind, int64_t(type), bias, s.oc};
+ConvKey conv_key(DType type, const ConvShape& s, int64_t images, ConvKind kind, bool bias = false, bool last = false) {
+  ConvKey key{s, kind, int64_t(type), bias, s.oc, last};
   key.shape.n = images;
   return key;
 }
@@ -142,14 +143,14 @@ bool onednn_conv_forward(DType type, const ConvShape& s, int64_t images, const v
   return run_conv(conv_key(type, s, images, ConvKind::kForward, bias != nullptr), x, w, bias, y);
 }
 
-bool onednn_conv_backward_data(DType type, const ConvShape& s, int64_t images, const void* dy, const void* w,
+bool onednn_conv_backward_data(DType type, const ConvShape& s, int64_t images, bool last, const void* dy, const void* w,
                                void* dx) {
-  return run_conv(conv_key(type, s, images, ConvKind::kBackwardData, false), dy, w, nullptr, dx);
+  return run_conv(conv_key(type, s, images, ConvKind::kBackwardData, false, last), dy, w, nullptr, dx);
 }
 
-bool onednn_conv_backward_weights(DType type, const ConvShape& s, int64_t images, int64_t channels, const void* x,
-                                  const void* dy, float* dw) {
-  ConvKey key = conv_key(type, s, images, ConvKind::kBackwardWeights, false);
+bool onednn_conv_backward_weights(DType type, const ConvShape& s, int64_t images, int64_t channels, bool last,
+                                  const void* x, const void* dy, float* dw) {
+  ConvKey key = conv_key(type, s, images, ConvKind::kBackwardWeights, false, last);
   key.channels = channels;
   return run_conv(key, x, dy, nullptr, dw);
 }
