@@ -147,10 +147,10 @@ void Winograd::transform_output(const Block& block, int64_t begin, int64_t end, 
     const StripPlace place{row, column, m_, count * m_, pixel};
     const bool whole = last_ && pixel == channels && row + m_ <= view.h && column + place.cols <= view.w;
     winograd_transform(int(m_), WinogradPart::kOutput,
-                       {.from = block.products + (first - begin) * m_row_ + channel,
+                       {.from = block.products + (first - begin) * block.product_row,
                         .from_row = t_ * block.product_plane,
                         .from_col = block.product_plane,
-                        .from_tile = m_row_,
+                        .from_tile = block.product_row,
                         .to = whole ? view.at(row, column) : block.strip,
                         .to_row = whole ? view.w * view.pixel : place.cols * pixel,
                         .to_col = whole ? view.pixel : pixel,
@@ -185,10 +185,16 @@ void Winograd::convolve(const float* x, const float* u, const Panels& panels, co
   parallel_for(rows * groups, std::max<int64_t>(1, kMacsPerTask / unit_macs), [&](int64_t begin, int64_t end) {
     const int64_t most_rows = block_rows_ * 3 / 2;  // of the last block, since one of few tiles reads all weights too
     const int64_t tiles_of_block = std::min(rows, most_rows) * kWinogradRows;
-    const int64_t v_size = t_ * t_ * tiles_of_block * v_row_, m_size = t_ * t_ * tiles_of_block * m_row_;
+    const int64_t product_row = ceil_div(panels.count, groups) * kWinogradColumns + kSkew;
+    const int64_t v_size = t_ * t_ * tiles_of_block * v_row_, m_size = t_ * t_ * tiles_of_block * product_row;
     const int64_t cols = std::min(tiles_of_block, tile_cols_) * m_ + 2;
     const Scratch<float> base(v_size + m_size + t_ * cols * std::max(in_channels_, out_channels_) + out_channels_);
-    const Block block{base, base + v_size, base + v_size + m_size, tiles_of_block * v_row_, tiles_of_block * m_row_};
+    const Block block{.v = base,
+                      .products = base + v_size,
+                      .strip = base + v_size + m_size,
+                      .plane = tiles_of_block * v_row_,
+                      .product_plane = tiles_of_block * product_row,
+                      .product_row = product_row};
     float* const own_bias = bias ? block.strip + t_ * cols * std::max(in_channels_, out_channels_) : nullptr;
     if (bias) std::copy(bias, bias + s_.oc, own_bias);
     int64_t transformed = -1;  // the first tile of what block.v holds
@@ -215,9 +221,9 @@ void Winograd::convolve(const float* x, const float* u, const Panels& panels, co
                          .b_plane = panels.count * s_.ic * kWinogradColumns,
                          .b_row = kWinogradColumns,
                          .b_panel = s_.ic * kWinogradColumns,
-                         .c = block.products + channel,
+                         .c = block.products,
                          .c_plane = block.product_plane,
-                         .c_row = m_row_,
+                         .c_row = product_row,
                          .adds = false});
       transform_output(block, first, last, channel, channels, own_bias, relu, y);
       i += count;

@@ -19,6 +19,7 @@ constexpr int64_t round_up(int64_t n, int64_t unit) { return ceil_div(n, unit) *
 struct Winograd::Block {
   float *v, *products, *strip;
   int64_t plane, product_plane;  // distances between the t * t matrices
+  int64_t product_row;           // distance between the products of two tiles
 };
 
 // Calls f(first, count, image, row, column) for pieces of tiles [begin, end) that lie in one row of an image.

@@ -28,10 +28,10 @@ void Winograd::transform_gradient(const float* dy, int64_t begin, int64_t end, c
                         .from_row = place.cols * place.pixel,
                         .from_col = place.pixel,
                         .from_tile = m_ * place.pixel,
-                        .to = block.products + (first - begin) * m_row_,
+                        .to = block.products + (first - begin) * block.product_row,
                         .to_row = t_ * block.product_plane,
                         .to_col = block.product_plane,
-                        .to_tile = m_row_,
+                        .to_tile = block.product_row,
                         .tiles = count,
                         .channels = out_channels_});
   });
@@ -52,7 +52,7 @@ void Winograd::weight_gradient(const float* x, const float* dy, float* dw) const
   const int64_t chunk = tiles_of_chunk(), part = panels_of_sums();
   const int64_t v_size = t_ * t_ * chunk * v_row_, m_size = t_ * t_ * chunk * m_row_;
   const Scratch<float> base(v_size + m_size + part * panel_size());
-  const Block block{base, base + v_size, nullptr, chunk * v_row_, chunk * m_row_};
+  const Block block{base, base + v_size, nullptr, chunk * v_row_, chunk * m_row_, m_row_};
   float* const sums = base + v_size + m_size;
   for (int64_t first = 0; first < tiles(); first += chunk) {
     const int64_t last = std::min(tiles(), first + chunk);
@@ -73,7 +73,7 @@ void Winograd::transform_tiles(int64_t first, int64_t last, const float* x, cons
     const Scratch<float> strip(t_ * cols * std::max(in_channels_, out_channels_));
     Block own = block;
     own.strip = strip;
-    own.v += begin * v_row_, own.products += begin * m_row_;
+    own.v += begin * v_row_, own.products += begin * block.product_row;
     transform_input(x, first + begin, first + end, own);
     transform_gradient(dy, first + begin, first + end, own);
   });
@@ -99,7 +99,7 @@ void Winograd::add_products(int64_t first, int64_t last, const Panels& panels, c
                          .a_step = v_row_,
                          .b = block.products + plane * block.product_plane + column,
                          .b_plane = 0,
-                         .b_row = m_row_,
+                         .b_row = block.product_row,
                          .b_panel = kWinogradColumns,
                          .c = sums + (plane * s_.ic + channel) * row,
                          .c_plane = 0,
