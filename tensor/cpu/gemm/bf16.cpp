@@ -422,10 +422,12 @@ void gemm_bf16(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, cons
   const bool transposed = turned * k / 2 + m * n < straight * k / 2;
   const Product<T> p =
       transposed ? Product<T>{n, m, k, columns, rows, true, c} : Product<T>{m, n, k, rows, columns, false, c};
-  constexpr int64_t kMacsPerTask = 1 << 21, kWorthWaking = 1 << 24;
+  // A thin product takes as long as to read its largest operand.
+  constexpr int64_t kMacsPerTask = 1 << 21, kThinPerTask = 1 << 19, kWorthWaking = 1 << 24;
+  const int64_t task = std::min(kMacsPerTask, kThinPerTask * std::min({m, n, k}));
   const bool by_rows = p.m >= p.n;
   const int64_t length = by_rows ? p.m : p.n, units = blocks(length), macs = m * n * k;
-  const int64_t parts = std::clamp<int64_t>(macs / kMacsPerTask, 1, std::min<int64_t>(units, num_threads()));
+  const int64_t parts = std::clamp<int64_t>(macs / task, 1, std::min<int64_t>(units, num_threads()));
   const auto work = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = units * i / parts * kSide,
