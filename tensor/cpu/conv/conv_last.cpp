@@ -98,13 +98,15 @@ std::vector<std::vector<Share>> cuts(DType type, const ConvShape& s) {
 ConvLast::ConvLast(DType type, const ConvShape& s, std::vector<Share> shares, bool bias)
     : channels_(s.oc), weights_(s.ic / s.groups * s.taps()), element_(size_of(type)), shares_(std::move(shares)) {
   const int dims = onednn_spatial_dims(s);
+  size_t scratch = 0;
   for (const Share& share : shares_) {
     primitives_.push_back(onednn_prepare_conv_last(type, share.shape, dims, bias));
     if (!primitives_.back()) return;
     const size_t result = splits_channels() ? size_t(result_size(share.shape) * element_) : 0;
     result_bytes_ = std::max(result_bytes_, aligned(result));
-    part_bytes_ = std::max(part_bytes_, result_bytes_ + aligned(primitives_.back()->scratch_bytes));
+    scratch = std::max(scratch, aligned(primitives_.back()->scratch_bytes));
   }
+  part_bytes_ = result_bytes_ + scratch;
   packed_bytes_ = packed_at(packs());
 }
 

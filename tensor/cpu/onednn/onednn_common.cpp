@@ -101,6 +101,21 @@ void check_usable(const dnnl::primitive_desc_base& pd) {
   if (has(":gemm:") || has(":ref:")) throw dnnl::error(dnnl_unimplemented, "no kernel for this shape that may be used");
 }
 
+void check_forward(DType type, const ConvShape& s) {
+  for (size_t d = 0; d < 3 && type == DType::kBFloat16; ++d) {
+    const int64_t reach = (s.kernel[d] - 1) * s.dilation[d] + 1;
+    const bool only_padding = s.pad[d] >= reach || (s.out[d] - 1) * s.stride[d] - s.pad[d] >= s.in[d];
+    const bool leaves_out = s.stride[d] > s.kernel[d] && s.taps() > 1;
+    if (only_padding || leaves_out) throw dnnl::error(dnnl_unimplemented, "a shape that the kernels get wrong");
+  }
+}
+
+void check_weights(DType type, const ConvShape& s, const dnnl::primitive_desc_base& pd) {
+  if (type != DType::kBFloat16 || s.groups == 1) return;
+  if (std::string(pd.impl_info_str()).find("jit_dw") == std::string::npos)
+    throw dnnl::error(dnnl_unimplemented, "a shape that the kernels get wrong");
+}
+
 namespace {
 
 // Returns the spatial dims without leading ones, but at least `nd` of them.

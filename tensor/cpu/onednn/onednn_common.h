@@ -47,6 +47,12 @@ void check_room();
 // and compute with their own kernels, so no script sees it.
 void check_usable(const dnnl::primitive_desc_base& pd);
 
+// Throw the library's own error for shapes that its bfloat16 kernels get wrong (oneDNN 2.6). Forward: a window that
+// reads only padding, where a kernel jumps through a null pointer, and windows of several pixels that leave some out.
+// Gradients of weights: groups, except by the kernel of depthwise convolutions.
+void check_forward(DType type, const ConvShape& s);
+void check_weights(DType type, const ConvShape& s, const dnnl::primitive_desc_base& pd);
+
 template <class Desc>
 Desc usable(Desc pd) {
   check_usable(pd);

@@ -55,6 +55,7 @@ class PreparedConv final : public OneDnnPrepared {
  public:
   PreparedConv(DType type, const ConvShape& s, bool bias, int last_dims)
       : has_bias_(bias), d_(describe(type, s, bias, last_dims)) {
+    check_forward(type, s);
     const auto pd = usable(conv_forward_desc(d_.x, d_.w, d_.b, d_.y, d_.dims, user_scratchpad()));
     primitive_ = dnnl::convolution_forward(pd);
     x_ = pd.src_desc(), w_ = pd.weights_desc(), y_ = pd.dst_desc(), pad_ = pd.scratchpad_desc();

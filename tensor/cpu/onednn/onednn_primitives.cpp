@@ -63,6 +63,7 @@ PreparedConv make_conv(const ConvKey& key) {
   PreparedConv p;
   size_t* total = &p.scratch_bytes;
   if (key.kind == ConvKind::kForward) {
+    check_forward(DType(key.type), key.shape);
     p.primitive = dnnl::convolution_forward(forward);
     p.first = operand(DNNL_ARG_SRC, d.px, forward.src_desc(), false, total);
     p.second = operand(DNNL_ARG_WEIGHTS, d.pw, forward.weights_desc(), false, total);
@@ -78,6 +79,7 @@ PreparedConv make_conv(const ConvKey& key) {
     p.scratchpad = pd.scratchpad_desc();
   } else {
     const auto pd = usable(conv_weights_desc(d.x, d.dw, d.y, d.dims, forward));
+    check_weights(DType(key.type), key.shape, pd);
     p.primitive = dnnl::convolution_backward_weights(pd);
     p.first = operand(DNNL_ARG_SRC, d.px, pd.src_desc(), false, total);
     p.second = operand(DNNL_ARG_DIFF_DST, some_channels(DType(key.type), key.shape, key.channels, key.last),
