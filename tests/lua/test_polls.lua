@@ -48,6 +48,16 @@ local calls = {
     local x = pg.randn(99991)
     return function() return pg.fft.rfft(x) end
   end,
+  ["batch_norm of one row"] = function()
+    local x = pg.randn(2, 2 ^ 20)
+    return function() return x:batch_norm(nil, nil, nil, nil, {training = true}) end
+  end,
+  ["batch_norm backward of few channels"] = function()
+    local x = pg.randn(2 ^ 19, 3):attach_grad()
+    local y = pg.record(function() return x:batch_norm(nil, nil, nil, nil, {training = true}) end)
+    local dy = pg.ones_like(y)
+    return function() y:backward{grad = dy, retain_graph = true} end
+  end,
   unfold = function()
     local x = plane(400)
     return function() return x:unfold(5, {padding = 2}) end

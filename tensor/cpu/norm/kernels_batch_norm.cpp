@@ -40,9 +40,10 @@ void over_rows(const Layout& l, const F& body) {
 
 // --- Sums over rows ---
 
-constexpr int64_t kTile = 512;       // channels of a block
-constexpr int64_t kBlock = 8 << 10;  // elements that fit the first-level cache; their sums have the precision of T
-constexpr int64_t kPart = 64 << 10;  // elements of a part of the rows, whose sums are in double
+constexpr int64_t kTile = 512;       // channels of a tile
+constexpr int64_t kBlock = 8 << 10;  // elements of a block, whose sums have the precision of T
+constexpr int64_t kBlockRows = 256;  // of a block, at most
+constexpr int64_t kPart = 64 << 10;  // elements of a part of the rows of a tile, whose sums are in double
 constexpr int64_t kMostParts = 64;
 
 // The parts of the rows, and their blocks. They depend only on the shape, so that the bits do, too.
@@ -52,28 +53,41 @@ struct Parts {
       : rows(l.batch),
         channels(l.channels),
         width(std::clamp<int64_t>(l.channels, 1, kTile)),
-        block(std::max<int64_t>(kBlock / width, 8)),
-        count(std::clamp<int64_t>(rows * channels / kPart, 1, std::min(kMostParts, all_blocks()))) {}
+        block(std::min(kBlock / width, kBlockRows)),
+        count(std::clamp<int64_t>(rows * width / kPart, 1, std::min(kMostParts, all_blocks()))) {}
   int64_t all_blocks() const { return std::max<int64_t>((rows + block - 1) / block, 1); }
   int64_t begin(int64_t part) const { return std::min(rows, all_blocks() * part / count * block); }
+  size_t size() const { return size_t(channels * count); }  // of an array with an element per channel and part
 
-  // Calls body(part, first channel, channels) for all parts of the rows and tiles of channels.
+  // Calls body(part, first channel, channels, poll) for all parts of the tiles of channels.
   template <class F>
   void each(const F& body) const {
-    const int64_t grain = kGrain / std::max<int64_t>(rows * channels / count, 1) + 1;
-    parallel_for(count, grain, [&](int64_t first, int64_t last) {
-      for (int64_t p = first; p < last; ++p)
-        for (int64_t c = 0; c < channels; c += kTile) body(p, c, std::min(kTile, channels - c));
+    const int64_t tiles = (channels + kTile - 1) / kTile,
+                  grain = kGrain / std::max<int64_t>(rows * width / count, 1) + 1;
+    parallel_for(tiles * count, grain, [&](int64_t first, int64_t last) {
+      Poller poll;
+      for (int64_t i = first; i < last; ++i) {
+        const int64_t c = i / count * kTile;
+        body(i % count, c, std::min(kTile, channels - c), poll);
+      }
     });
   }
   // Calls body(first row, rows) for the blocks of a part.
   template <class F>
-  void blocks(int64_t part, const F& body) const {
-    Poller poll;
+  void blocks(int64_t part, Poller& poll, const F& body) const {
     for (int64_t r = begin(part), end = begin(part + 1); r < end; r += block, poll(block * width))
       body(r, std::min(block, end - r));
   }
 };
+
+// Calls body(channel) for all channels. `work`: of a call, in elements.
+template <class F>
+void each_channel(int64_t channels, int64_t work, const F& body) {
+  parallel_for(channels, kGrain / work + 1, [&](int64_t begin, int64_t end) {
+    Poller poll;
+    for (int64_t c = begin; c < end; ++c, poll(work)) body(c);
+  });
+}
 
 // The mean and the sum of squared deviations of each channel, by the formula of Chan, Golub and LeVeque. Within a part
 // they are those of differences from the mean of its first block.
@@ -81,9 +95,8 @@ template <class H, class T = Arithmetic<H>>
 void moments_of_rows(const H* x, const Layout& l, double* mean, double* squares) {
   const NormLoops<H> loops = norm_loops<H>();
   const Parts parts(l);
-  const size_t size = size_t(l.channels * parts.count);
-  WorkVector<double> means(size), deviations(size);
-  parts.each([&](int64_t part, int64_t c, int64_t width) {
+  WorkVector<double> means(parts.size()), deviations(parts.size());
+  parts.each([&](int64_t part, int64_t c, int64_t width, Poller& poll) {
     T center[kTile] = {}, sums[kTile], terms[kTile];
     double all[kTile] = {}, all_terms[kTile] = {};
     const int64_t first = parts.begin(part), rows = parts.begin(part + 1) - first, some = std::min(rows, parts.block);
@@ -91,7 +104,8 @@ void moments_of_rows(const H* x, const Layout& l, double* mean, double* squares)
     for (int64_t j = 0; j < width; ++j) center[j] = T(from[j]), sums[j] = terms[j] = T(0);
     loops.moments_of_rows(from, some, l.channels, width, center, sums, terms);
     for (int64_t j = 0; j < width; ++j) center[j] += sums[j] / T(some);
-    parts.blocks(part, [&](int64_t r, int64_t count) {
+    poll(some * width);
+    parts.blocks(part, poll, [&](int64_t r, int64_t count) {
       std::fill_n(sums, width, T(0));
       std::fill_n(terms, width, T(0));
       loops.moments_of_rows(x + r * l.channels + c, count, l.channels, width, center, sums, terms);
@@ -104,18 +118,16 @@ void moments_of_rows(const H* x, const Layout& l, double* mean, double* squares)
       deviations[at] = std::max(left, left * 0);  // keeps NaN
     }
   });
-  std::copy_n(means.data(), l.channels, mean);
-  std::copy_n(deviations.data(), l.channels, squares);
-  for (int64_t p = 1; p < parts.count; ++p) {
-    const double before = double(parts.begin(p)), more = double(parts.begin(p + 1)) - before;
-    const double share = more / (before + more), both = before * share;
-    for (int64_t j = 0; j < l.channels; ++j) {
-      const size_t at = size_t(p * l.channels + j);
-      const double step = means[at] - mean[j];
-      mean[j] += step * share;
-      squares[j] += deviations[at] + step * step * both;
+  each_channel(l.channels, parts.count, [&](int64_t c) {
+    mean[c] = means[size_t(c)], squares[c] = deviations[size_t(c)];
+    for (int64_t p = 1; p < parts.count; ++p) {
+      const size_t at = size_t(p * l.channels + c);
+      const double before = double(parts.begin(p)), all = double(parts.begin(p + 1)), share = (all - before) / all;
+      const double step = means[at] - mean[c];
+      mean[c] += step * share;
+      squares[c] += deviations[at] + step * step * (before * share);
     }
-  }
+  });
 }
 
 // The sums of dy (x - mean) and of dy of each channel.
@@ -123,13 +135,12 @@ template <class H, class T = Arithmetic<H>>
 void products_of_rows(const H* x, const H* dy, const T* mean, const Layout& l, double* dots, double* totals) {
   const NormLoops<H> loops = norm_loops<H>();
   const Parts parts(l);
-  const size_t size = size_t(l.channels * parts.count);
-  WorkVector<double> all_dots(size, 0.0), all_totals(size, 0.0);
-  parts.each([&](int64_t part, int64_t c, int64_t width) {
+  WorkVector<double> all_dots(parts.size(), 0.0), all_totals(parts.size(), 0.0);
+  parts.each([&](int64_t part, int64_t c, int64_t width, Poller& poll) {
     T dot[kTile], total[kTile];
     double *const sum = &all_dots[size_t(part * l.channels + c)], *const sum_dy =
                                                                       &all_totals[size_t(part * l.channels + c)];
-    parts.blocks(part, [&](int64_t r, int64_t count) {
+    parts.blocks(part, poll, [&](int64_t r, int64_t count) {
       std::fill_n(dot, width, T(0));
       std::fill_n(total, width, T(0));
       const int64_t at = r * l.channels + c;
@@ -137,13 +148,13 @@ void products_of_rows(const H* x, const H* dy, const T* mean, const Layout& l, d
       for (int64_t j = 0; j < width; ++j) sum[j] += double(dot[j]), sum_dy[j] += double(total[j]);
     });
   });
-  std::fill_n(dots, l.channels, 0.0);
-  std::fill_n(totals, l.channels, 0.0);
-  for (int64_t p = 0; p < parts.count; ++p)
-    for (int64_t j = 0; j < l.channels; ++j) {
-      dots[j] += all_dots[size_t(p * l.channels + j)];
-      totals[j] += all_totals[size_t(p * l.channels + j)];
+  each_channel(l.channels, parts.count, [&](int64_t c) {
+    dots[c] = totals[c] = 0;
+    for (int64_t p = 0; p < parts.count; ++p) {
+      dots[c] += all_dots[size_t(p * l.channels + c)];
+      totals[c] += all_totals[size_t(p * l.channels + c)];
     }
+  });
 }
 
 // --- Sums over runs of positions ---
@@ -212,10 +223,11 @@ void normalize(const KernelArgs& a, const T* mean, const T* rstd) {
   const Layout l(a.in[0].shape());
   const Converted<T> weight(a.in[3], kArithmetic<H>), bias(a.in[4], kArithmetic<H>);
   WorkVector<T> scale(size_t(l.channels)), shift(scale.size());
-  for (size_t c = 0; c < scale.size(); ++c) {
-    scale[c] = weight.data() ? rstd[c] * weight.data()[c] : rstd[c];
-    shift[c] = (bias.data() ? bias.data()[c] : T(0)) - mean[c] * scale[c];
-  }
+  each_channel(l.channels, 1, [&](int64_t c) {
+    const T factor = weight.data() ? rstd[c] * weight.data()[c] : rstd[c];
+    scale[size_t(c)] = factor;
+    shift[size_t(c)] = (bias.data() ? bias.data()[c] : T(0)) - mean[c] * factor;
+  });
   scale_and_shift(a.in[0].as<const H>(), a.out[0].as<H>(), l, scale.data(), shift.data());
 }
 
@@ -229,14 +241,14 @@ void batch_norm_train(const KernelArgs& a) {
   WorkVector<double> means(size_t(l.channels), 0.0), squares(means.size(), 0.0);
   if (n > 0)
     (l.has_rows() ? moments_of_rows<H> : moments_of_runs<H>)(a.in[0].as<const H>(), l, means.data(), squares.data());
-  for (int64_t c = 0; c < l.channels; ++c) {
+  each_channel(l.channels, 16, [&](int64_t c) {
     const double var = n > 0 ? squares[size_t(c)] / n : 0;
     mean[c] = T(means[size_t(c)]);
     rstd[c] = T(1 / std::sqrt(var + eps));
-    if (!a.in[1]) continue;
+    if (!a.in[1]) return;
     update_running(a.in[1], a.out[3], c, mean[c], n > 0 ? keep : 1);
     update_running(a.in[2], a.out[4], c, var * unbias, n > 0 ? keep : 1);
-  }
+  });
   normalize<H>(a, mean, rstd);
 }
 
@@ -252,10 +264,11 @@ void batch_norm_sums(const KernelArgs& a) {
   WorkVector<double> dots(size_t(l.channels)), totals(dots.size());
   (l.has_rows() ? products_of_rows<H> : products_of_runs<H>)(a.in[0].as<const H>(), a.in[3].as<const H>(), mean, l,
                                                              dots.data(), totals.data());
-  for (size_t c = 0; c < dots.size(); ++c) {
-    a.out[0].as<T>()[c] = T(dots[c] * rstd[c]);
-    a.out[1].as<T>()[c] = T(totals[c]);
-  }
+  T *dw = a.out[0].as<T>(), *db = a.out[1].as<T>();
+  each_channel(l.channels, 1, [&](int64_t c) {
+    dw[c] = T(dots[size_t(c)] * rstd[c]);
+    db[c] = T(totals[size_t(c)]);
+  });
 }
 
 // dx = a dy + b x + c, with one a, b and c per channel.
@@ -269,12 +282,13 @@ void batch_norm_dx(const KernelArgs& args) {
   const NormLoops<H> loops = norm_loops<H>();
   const double n = double(l.count());
   WorkVector<T> a(size_t(l.channels)), b(a.size()), c(a.size());
-  for (size_t k = 0; k < a.size(); ++k) {
+  each_channel(l.channels, 4, [&](int64_t channel) {
+    const size_t k = size_t(channel);
     const double r = rstd[k], scale = weight.data() ? r * weight.data()[k] : r;
     a[k] = T(scale);
     b[k] = T(-scale * dw.data()[k] / n * r);
     c[k] = T(scale * (dw.data()[k] / n * r * mean[k] - db.data()[k] / n));
-  }
+  });
   if (l.has_rows())
     return over_rows(l, [&](int64_t begin, int64_t end) {
       Poller poll;

@@ -1,5 +1,4 @@
-// The inner loops of normalizations, for arrays of float, double, Half and BFloat16. Moments take two passes over data
-// that is in the cache: first the sum, then the squared deviations.
+// The inner loops of normalizations, for arrays of float, double, Half and BFloat16.
 #pragma once
 #include <cstdint>
 #include <type_traits>
