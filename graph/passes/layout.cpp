@@ -72,7 +72,7 @@ class Layouts {
         rewrite_.keep(i, rewrite_.append(std::move(node)));
         continue;
       }
-      replace(i, last);
+      for (size_t k = 0; k < node.types.size(); ++k) replace(i, k, {last.node, int32_t(k)});
     }
     if (last_.empty()) return rewrite_.finish();
     Graph graph = rewrite_.finish();
@@ -84,10 +84,10 @@ class Layouts {
   const Type& type(const Operand& operand) const { return rewrite_.graph().type(operand); }
   int rank(const Operand& operand) const { return type(operand).shape.size(); }
 
-  // Replaces the first output of an old node by a permutation of its form with the channels last.
-  void replace(size_t i, const Operand& last) {
+  // Replaces output k of an old node by a permutation of its form with the channels last.
+  void replace(size_t i, size_t k, const Operand& last) {
     const Operand plain = permuted(last, false);
-    rewrite_.replace(i, 0, plain);
+    rewrite_.replace(i, k, plain);
     last_[plain.node] = last;
   }
 
@@ -111,8 +111,10 @@ class Layouts {
 
   // Returns the output of the node with the channels last, or none if the node does not belong to a chain.
   Operand in_chain(size_t i, const Node& node) {
-    if (node.kind != NodeKind::kOp || node.inputs.size() == 0 || reads_more_[i]) return {};
+    if (node.kind != NodeKind::kOp || node.inputs.size() == 0) return {};
+    if (reads_more_[i] && !node.is<"max_pool">()) return {};
     if (node.is<"conv_by_weight">()) return {};
+    if (node.is<"max_pool_backward">()) return moved_to_maxima(node);
     if (node.op->channels_last) return windowed(node);
     if (node.is<"cat">()) return joined(node);
     if (node.op->has(kPointwise) && !node.op->has(kRandom)) return pointwise(node);
@@ -131,6 +133,14 @@ class Layouts {
     return rewrite_.emit(*op, inputs, node.attrs, line_);
   }
 
+  // The gradient of max pooling within a chain.
+  Operand moved_to_maxima(const Node& node) {
+    const Operand index = existing(node.inputs[1]);
+    const OpDef* op = node.op->channels_last(AttrReader(*node.op, node.attrs), rank(node.inputs[0]));
+    if (!op || index.is_none()) return {};
+    return rewrite_.emit(*op, Operands{with_channels_last(node.inputs[0]), index}, node.attrs, line_);
+  }
+
   bool pays(const OpDef& op, const Node& node) const {
     Types types;
     for (const Operand& operand : node.inputs) types.push_back(operand.is_none() ? Type{} : type(operand));
@@ -139,7 +149,7 @@ class Layouts {
     return kernel_pays(op, node, types, out, existing(node.inputs[0]).is_none());
   }
 
-  // A gradient by weights of which an image has this form.
+  // A gradient by weights, one of whose images has this form already.
   bool gradient_of_weight(size_t i, const Node& node) {
     if (!node.is<"conv_by_weight">() || (existing(node.inputs[0]).is_none() && existing(node.inputs[1]).is_none()))
       return false;
@@ -183,7 +193,7 @@ class Layouts {
       if (node.types[k].shape.size() < 2)
         rewrite_.replace(i, k, output);
       else
-        replace(i, reshaped(output, channels_last(shape)));
+        replace(i, 0, reshaped(output, channels_last(shape)));
     }
     return true;
   }

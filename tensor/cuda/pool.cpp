@@ -54,7 +54,11 @@ PoolArgs pool_args_last(const KernelArgs& a) {
   return args;
 }
 
-void max_pool_last(const KernelArgs& a) { run(a, "max_pool", pool_args_last(a)); }
+void max_pool_last(const KernelArgs& a) {
+  PoolArgs args = pool_args_last(a);
+  args.index = a.out[1].as<int32_t>();
+  run(a, "max_pool", args);
+}
 
 void set_divisor(const KernelArgs& a, PoolArgs& args) {
   args.counts_padding = a.attr<bool>("count_include_pad");
@@ -80,8 +84,10 @@ void avg_pool_backward(const KernelArgs& a) {
   run(a, "avg_pool_backward", args);
 }
 
-// `image`: the array whose planes the positions count in.
-void move(const KernelArgs& a, const char* kernel, const View& image, int dims, void* to) {
+// `image`: the shape of the array whose planes the positions count in, and `places` that of the index, both with the
+// channels before the planes.
+void move(const KernelArgs& a, const char* kernel, const Dims& image, const Dims& places, int dims, int64_t channels,
+          void* to) {
   const View& index = a.in[1];
   if (index.numel() == 0) return;
   Stream& stream = stream_at(a.stream);
@@ -90,29 +96,30 @@ void move(const KernelArgs& a, const char* kernel, const View& image, int dims, 
   refusal.input = 1;
   refusal.place = a.place;
   refusal.argument = a.op.inputs[1].name;
-  refusal.size = plane_of(image.shape(), dims);
+  refusal.size = plane_of(image, dims);
   refusal.base = 0;
   refusal.shape = index.shape();
-  const MovePoolArgs args = {a.in[0].data,
-                             to,
-                             index.as<const int32_t>(),
-                             index.numel(),
-                             refusal.size,
-                             plane_of(index.shape(), dims),
-                             stream.fault->get(),
-                             report_number(refusal)};
+  const MovePoolArgs args = {
+      a.in[0].data,           to,       index.as<const int32_t>(), index.numel(),         refusal.size,
+      plane_of(places, dims), channels, stream.fault->get(),       report_number(refusal)};
   launch(stream, family_kernel(stream, "pool", pool_types(a.in[0].dtype(), args.count), kernel), args.count, &args);
 }
 
 void max_pool_take(const KernelArgs& a) {
-  move(a, "max_pool_take", a.in[0], int(a.attr<int64_t>("dims")), a.out[0].data);
+  move(a, "max_pool_take", a.in[0].shape(), a.in[1].shape(), int(a.attr<int64_t>("dims")), 1, a.out[0].data);
 }
 
+template <bool kLast>
 void max_pool_backward(const KernelArgs& a) {
-  const View& out = a.out[0];
+  const View &out = a.out[0], &index = a.in[1];
   if (out.numel() == 0) return;
   AtomicSums sums(stream_at(a.stream), out);
-  move(a, "max_pool_backward", out, int(a.attr<Ints>("size").size()), sums.data());
+  const int dims = int(a.attr<Ints>("size").size());
+  if (kLast)
+    move(a, "max_pool_backward", channels_first(out.shape()), channels_first(index.shape()), dims, out.shape().back(),
+         sums.data());
+  else
+    move(a, "max_pool_backward", out.shape(), index.shape(), dims, 1, sums.data());
   sums.finish();
 }
 
@@ -133,7 +140,8 @@ std::string pool_types(DType t, int64_t elements) {
 
 std::vector<KernelRow> pool_rows() {
   return {{"max_pool", max_pool},
-          {"max_pool_backward", max_pool_backward},
+          {"max_pool_backward", max_pool_backward<false>},
+          {"max_pool_backward_last", max_pool_backward<true>},
           {"max_pool_take", max_pool_take},
           {"max_pool_last", max_pool_last},
           {"avg_pool_last", avg_pool_last},

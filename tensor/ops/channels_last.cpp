@@ -15,12 +15,13 @@ const OpDef& plain_conv(int rank) {
 const OpDef& plain_conv_act(int) { return op_named<"conv_act">(); }
 const OpDef& plain_conv_by_input(int) { return op_named<"conv_by_input">(); }
 const OpDef& plain_max_pool(int) { return op_named<"max_pool">(); }
+const OpDef& plain_max_pool_backward(int) { return op_named<"max_pool_backward">(); }
 const OpDef& plain_avg_pool(int rank) {
   return rank == 3 ? op_named<"avg_pool1d">() : rank == 4 ? op_named<"avg_pool2d">() : op_named<"avg_pool3d">();
 }
 
-// The type of the first output of the plain form. The first `images` inputs are images.
-Type infer_plain(Infer& c, const OpDef& plain, size_t images) {
+// The types of the outputs of the plain form. The first `images` inputs are images.
+SmallVector<Type, 2> infer_plain(Infer& c, const OpDef& plain, size_t images) {
   SmallVector<Value, 4> inputs(c.inputs());
   for (size_t i = 0; i < images; ++i) {
     Type image = c.type(i);
@@ -29,7 +30,7 @@ Type infer_plain(Infer& c, const OpDef& plain, size_t images) {
   }
   SmallVector<Type, 2> types;
   infer_types(plain, {inputs.data(), inputs.size()}, c.attrs(), types);
-  return types[0];
+  return types;
 }
 
 void check_ranks(Infer& c, const char* told) {
@@ -39,16 +40,17 @@ void check_ranks(Infer& c, const char* told) {
     c.bad_attr(told, fmt::format("{} numbers", c.rank(0) - 2));
 }
 
-template <PlainFn kPlain>
+// The first kImages inputs and all outputs are images.
+template <PlainFn kPlain, size_t kImages>
 void infer_last(Infer& c) {
-  check_ranks(c, kPlain == plain_max_pool ? "kernel_size" : kPlain == plain_conv_by_input ? "size" : nullptr);
-  const Type image = infer_plain(c, kPlain(c.rank(0)), 1);
-  c.output(image.dtype, channels_last(image.shape));
+  const OpDef& plain = kPlain(c.rank(0));
+  check_ranks(c, kPlain == plain_max_pool ? "kernel_size" : plain.attr_index("size") >= 0 ? "size" : nullptr);
+  for (const Type& image : infer_plain(c, plain, kImages)) c.output(image.dtype, channels_last(image.shape));
 }
 
 void infer_conv_by_weight(Infer& c) {
   check_ranks(c, "size");
-  const Type weight = infer_plain(c, op_named<"conv_by_weight">(), 2);
+  const Type weight = infer_plain(c, op_named<"conv_by_weight">(), 2)[0];
   c.output(weight.dtype, weight.shape);
 }
 
@@ -58,24 +60,26 @@ Var permuted(const Var& x, bool last) {
   return call<"permute">(x, {{"dims", user_dims(last ? channels_last(dims) : channels_first(dims))}});
 }
 
-template <PlainFn kPlain>
+template <PlainFn kPlain, size_t kImages>
 std::vector<Var> decompose_last(Rule& c) {
   SmallVector<Value, 4> inputs;
-  for (size_t i = 0; i < c.count(); ++i) inputs.push_back(c.input(i));
-  inputs[0] = permuted(c.in(0), false).value();
-  const OpDef& plain = kPlain(c.in(0).rank());
-  return {permuted(c.wrap(apply(c.context(), plain, {inputs.data(), inputs.size()}, c.attrs())[0]), true)};
+  for (size_t i = 0; i < c.count(); ++i) inputs.push_back(i < kImages ? permuted(c.in(i), false).value() : c.input(i));
+  std::vector<Var> out;
+  for (Value& image : apply(c.context(), kPlain(c.in(0).rank()), {inputs.data(), inputs.size()}, c.attrs()))
+    out.push_back(permuted(c.wrap(std::move(image)), true));
+  return out;
 }
 
-template <PlainFn kPlain>
+template <PlainFn kPlain, size_t kImages = 1>
 OpDef last(const char* name, const char* doc, const OpDef& plain) {
   return {.name = name,
           .doc = doc,
           .example = "return 0",
           .inputs = plain.inputs,
           .attrs = plain.attrs,
-          .infer = infer_last<kPlain>,
-          .decompose = decompose_last<kPlain>,
+          .outputs = plain.outputs,
+          .infer = infer_last<kPlain, kImages>,
+          .decompose = decompose_last<kPlain, kImages>,
           .traits = kHidden | (plain.traits & kTotal),
           .multiply_adds = plain.multiply_adds};
 }
@@ -90,6 +94,8 @@ void add_channels_last_ops(Registry& r) {
       last<plain_conv_by_input>("conv_by_input_last", "The gradient of conv_last by its input.",
                                 r.require("conv_by_input")),
       last<plain_max_pool>("max_pool_last", "Max pooling of (N, spatial..., C).", r.require("max_pool")),
+      last<plain_max_pool_backward, 2>("max_pool_backward_last", "The gradient of max_pool_last.",
+                                       r.require("max_pool_backward")),
       last<plain_avg_pool>("avg_pool_last", "Mean pooling of (N, spatial..., C).", r.require("avg_pool2d")),
   };
   rows[0].with_epilogue = op_named<"conv_act_last">;

@@ -255,6 +255,9 @@ std::vector<OpDef> hidden_rows() {
                nullptr},
        .vjp_uses = "index",
        .traits = kHidden,
+       .channels_last = [](const AttrReader& c, int rank) -> const OpDef* {
+         return rank == int(c.attr<Ints>("size").size()) + 2 ? &op_named<"max_pool_backward_last">() : nullptr;
+       },
        .accepts = "max_pool"},
       {.name = "max_pool_take",
        .doc = "The elements of x at the positions in `index`, plane by plane.",

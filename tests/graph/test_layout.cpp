@@ -142,11 +142,11 @@ TEST_CASE("layout: a chain reorders its image once and keeps its outputs row-maj
         "%5 = permute(%0) {dims = {1, 3, 4, 2}} : float32 1x40x40x16\n"
         "%6 = contiguous(%5) : float32 1x40x40x16\n"
         "%7 = conv_act_last(%6, %1, %2) {padding = {1}} : float32 1x40x40x32\n"
-        "%8 = max_pool_last(%7) {kernel_size = {2, 2}} : float32 1x20x20x32\n"
-        "%9 = conv_last(%8, %3, nil) {padding = {1}} : float32 1x20x20x32\n"
+        "%8 = max_pool_last(%7) {kernel_size = {2, 2}} : float32 1x20x20x32, int32 1x20x20x32\n"
+        "%9 = conv_last(%8:1, %3, nil) {padding = {1}} : float32 1x20x20x32\n"
         "%10 = reshape_to(%4) {shape = {32}} : float32 32\n"
         "%11 = mul(%9, %10) : float32 1x20x20x32\n"
-        "%12 = add(%11, %8) : float32 1x20x20x32\n"
+        "%12 = add(%11, %8:1) : float32 1x20x20x32\n"
         "%13 = permute(%12) {dims = {1, 4, 2, 3}} : float32 1x32x20x20\n"
         "%14 = contiguous(%13) : float32 1x32x20x20\n"
         "return %14\n");
@@ -288,6 +288,20 @@ TEST_CASE("ops with the channels last compute what their plain forms compute") {
     check("max_pool_last", "max_pool", image, {},
           {{"kernel_size", Ints{3, 2}}, {"stride", Ints{2}}, {"padding", Ints{1, 0}}});
     check("max_pool_last", "max_pool", volume, {}, {{"kernel_size", Ints{2, 2, 2}}, {"ceil_mode", true}});
+    const auto reordered = [&](const Value& x, Ints order) {
+      return to_contiguous(ctx, run(ctx, "permute", {x}, {{"dims", order}}));
+    };
+    const auto pooled = [&](const char* op, const Value& x) {
+      const OpDef& pool = registry().require(op);
+      std::vector<Value> inputs = {x};
+      return apply(ctx, pool, inputs,
+                   make_attrs(pool, {{"kernel_size", Ints{3, 3}}, {"stride", Ints{2}}, {"padding", Ints{1}}}));
+    };
+    const Values plain = pooled("max_pool", reordered(image, {1, 4, 2, 3})), last = pooled("max_pool_last", image);
+    CHECK(difference(reordered(last[1], {1, 4, 2, 3}), plain[1].detached()) == "");
+    const Value dx = run(ctx, "max_pool_backward", {plain[0], plain[1]}, {{"size", Ints{9, 7}}}),
+                last_dx = run(ctx, "max_pool_backward_last", {last[0], last[1]}, {{"size", Ints{9, 7}}});
+    CHECK(difference(reordered(last_dx, {1, 4, 2, 3}), dx, 1e-6) == "");
     check("avg_pool_last", "avg_pool2d", image, {},
           {{"kernel_size", Ints{3}}, {"padding", Ints{1}}, {"count_include_pad", false}});
     check("avg_pool_last", "avg_pool3d", volume, {}, {{"kernel_size", Ints{2}}, {"divisor_override", int64_t(3)}});

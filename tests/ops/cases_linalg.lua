@@ -153,6 +153,10 @@ return function(pg, f)
     },
     _max_pool = {{args = {image, {2, 2}}}},
     _max_pool_backward = {{args = {f{1, 1, 2}, index{{{0, 3}}}}, attrs = {size = {4}}}},
+    _max_pool_backward_last = {
+      {args = {f{1, 2, 3}, index{{{0, 3, 1}, {0, 3, 3}}}}, attrs = {size = {4}}},
+      {args = {f{2, 1, 2, 2}, index{{{{5, 0}, {3, 3}}}, {{{0, 2}, {0, 4}}}}}, attrs = {size = {2, 3}}},
+    },
     _max_pool_take = {{args = {f{1, 1, 4}, index{{{0, 2}}}}, attrs = {dims = 1}}},
     avg_pool1d = {{args = {f{1, 2, 6}, 2}}, {args = {f{1, 2, 5}, 3}, attrs = {stride = 2, padding = 1, count_include_pad = false}}},
     avg_pool2d = {

@@ -122,9 +122,9 @@ void run_between_copies(const ConvLast& conv, DType type, const ConvShape& s, co
   char* const last_x = static_cast<char*>(scratch);
   char* const last_y = last_x + image_bytes(type, s.n * s.ic * in);
   char* const work = last_y + image_bytes(type, s.n * s.oc * out);
-  copy_block(size, {s.n, in, s.ic}, x, {s.ic * in, 1, in}, last_x, {s.ic * in, s.ic, 1});
+  copy_transposed(int(size), s.n, s.ic, in, x, last_x);
   conv.run(last_x, w, packed, bias, finish, last_y, work);
-  copy_block(size, {s.n, s.oc, out}, last_y, {s.oc * out, 1, s.oc}, y, {s.oc * out, out, 1});
+  copy_transposed(int(size), s.n, out, s.oc, last_y, y);
 }
 
 bool prefers_primitive(const ConvShape& s, ConvPart part) {

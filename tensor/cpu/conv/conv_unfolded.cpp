@@ -94,19 +94,13 @@ void multiply(const ConvShape& s, const BFloat16* x, const BFloat16* dy, int64_t
   }
 }
 
-// Copies images (n, channels, plane) to (n, plane, channels).
-void reorder(int64_t n, int64_t channels, int64_t plane, const BFloat16* from, BFloat16* to) {
-  copy_block(sizeof(BFloat16), {n, plane, channels}, from, {channels * plane, 1, plane}, to,
-             {channels * plane, channels, 1});
-}
-
 // Rounds sums (oc, taps, ic) to weights (oc, ic, taps).
 void store_weights(const ConvShape& s, const float* sums, BFloat16* dw) {
   const int64_t taps = s.taps(), size = s.ic * taps;
   const Scratch<BFloat16> rounded(taps == 1 ? 0 : s.oc * size);
   BFloat16* const to = taps == 1 ? dw : rounded;
   convert(DType::kFloat32, sums, DType::kBFloat16, to, s.oc * size);
-  if (to != dw) copy_block(sizeof(BFloat16), {s.oc, s.ic, taps}, to, {size, 1, s.ic}, dw, {size, taps, 1});
+  if (to != dw) copy_transposed(sizeof(BFloat16), s.oc, taps, s.ic, to, dw);
 }
 
 }  // namespace
@@ -121,8 +115,8 @@ bool prefers_unfolded(const ConvShape& s) {
 void unfolded_backward_weights(const ConvShape& s, bool last, const BFloat16* x, const BFloat16* dy, BFloat16* dw) {
   if (!last) {
     const Scratch<BFloat16> last_x(s.n * s.ic * s.in_plane()), last_dy(s.n * s.oc * s.out_plane());
-    reorder(s.n, s.ic, s.in_plane(), x, last_x);
-    reorder(s.n, s.oc, s.out_plane(), dy, last_dy);
+    copy_transposed(sizeof(BFloat16), s.n, s.ic, s.in_plane(), x, last_x);
+    copy_transposed(sizeof(BFloat16), s.n, s.oc, s.out_plane(), dy, last_dy);
     return unfolded_backward_weights(s, true, last_x, last_dy, dw);
   }
   const int64_t positions = s.n * s.out_plane(), size = s.oc * s.ic * s.taps();

@@ -6,8 +6,8 @@
 
 namespace pg::cpu {
 
-// Whether the product is faster than oneDNN's kernel: with strides or one tap, where the library would pad channels,
-// and where the weights are large. Needs gemm_bf16.
+// Whether the product is faster than oneDNN's kernel: with strides, for pointwise convolutions, where the library would
+// pad channels, and where the weights are large. Needs gemm_bf16.
 bool prefers_unfolded(const ConvShape& s);
 
 // `s` has one group. `last`: images are (N, spatial..., C); others are copied. The bits do not depend on the number of

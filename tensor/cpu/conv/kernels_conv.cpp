@@ -102,22 +102,10 @@ int64_t planes_of(const View& v, int dims) {
   return n;
 }
 
-// Returns the positions of maxima after checking that they lie in planes of `plane` elements.
-const int32_t* checked_places(const KernelArgs& args, int dims, int64_t plane) {
-  const View& index = args.in[1];
-  const int32_t* places = index.as<const int32_t>();
-  if (cpu::places_within(planes_of(index, dims), plane, plane_of(index, dims), places)) return places;
-  for (int64_t i = 0, n = index.numel(); i < n; ++i)
-    if (places[i] < 0 || places[i] >= plane)
-      bad_argument(args.op.name, "index", fmt::format("positions from 0 to {}", plane - 1),
-                   fmt::format("{} at element {}", places[i], i + 1));
-  return places;
-}
-
 void max_pool_backward(const KernelArgs& args) {
   const int dims = int(args.attr<Ints>("size").size());
   const int64_t plane = plane_of(args.out[0], dims), places_in_plane = plane_of(args.in[0], dims);
-  const int32_t* places = checked_places(args, dims, plane);
+  const int32_t* places = checked_places(args, planes_of(args.in[1], dims), plane, places_in_plane);
   compute<1>(args, [&](const auto* dy, auto* dx) {
     cpu::max_pool_backward(planes_of(args.out[0], dims), plane, places_in_plane, dy, places, dx);
   });
@@ -126,7 +114,7 @@ void max_pool_backward(const KernelArgs& args) {
 void max_pool_take(const KernelArgs& args) {
   const int dims = int(args.attr<int64_t>("dims"));
   const int64_t plane = plane_of(args.in[0], dims), places_in_plane = plane_of(args.out[0], dims);
-  const int32_t* places = checked_places(args, dims, plane);
+  const int32_t* places = checked_places(args, planes_of(args.in[1], dims), plane, places_in_plane);
   compute<1>(args, [&](const auto* x, auto* y) {
     cpu::max_pool_take(planes_of(args.in[0], dims), plane, places_in_plane, x, places, y);
   });

@@ -13,14 +13,6 @@ namespace {
 
 using namespace cpu::conv_arguments;
 
-// Copies `n` images of `rows` x `cols` elements into images of `cols` x `rows`.
-template <class T>
-void transpose(int64_t n, int64_t rows, int64_t cols, const T* from, T* to) {
-  for (int64_t i = 0; i < n; ++i, from += rows * cols, to += rows * cols)
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < cols; ++c) to[c * rows + r] = from[r * cols + c];
-}
-
 cpu::ConvShape shape_of(const KernelArgs& args) {
   return conv_shape(args, channels_first(args.in[0].shape()), args.in[1].shape(), channels_first(args.out[0].shape()));
 }
@@ -48,9 +40,9 @@ void convolve(const KernelArgs& args) {
   const bool activates = args.op.attr_index("activation") >= 0, relu = activates && cpu::asks_relu(args);
   compute<3>(args, [&]<class T>(const T* x, const T* w, const T* bias, T* y) {
     cpu::WorkVector<T> plain_x(size_t(args.in[0].numel())), plain_y(size_t(args.out[0].numel()));
-    transpose(s.n, s.in_plane(), s.ic, x, plain_x.data());
+    cpu::copy_transposed(sizeof(T), s.n, s.in_plane(), s.ic, x, plain_x.data());
     cpu::conv_forward<T>(s, plain_x.data(), w, bias, relu, plain_y.data());
-    transpose(s.n, s.oc, s.out_plane(), plain_y.data(), y);
+    cpu::copy_transposed(sizeof(T), s.n, s.oc, s.out_plane(), plain_y.data(), y);
   });
   if (activates && !relu) cpu::Activation{args}(args.out[0]);
 }
@@ -84,9 +76,9 @@ void conv_by_input(const KernelArgs& args) {
     return;
   compute<2>(args, [&]<class T>(const T* dy, const T* w, T* dx) {
     cpu::WorkVector<T> plain_dy(size_t(args.in[0].numel())), plain_dx(size_t(args.out[0].numel()));
-    transpose(s.n, s.out_plane(), s.oc, dy, plain_dy.data());
+    cpu::copy_transposed(sizeof(T), s.n, s.out_plane(), s.oc, dy, plain_dy.data());
     cpu::conv_backward_data<T>(s, plain_dy.data(), w, plain_dx.data());
-    transpose(s.n, s.ic, s.in_plane(), plain_dx.data(), dx);
+    cpu::copy_transposed(sizeof(T), s.n, s.ic, s.in_plane(), plain_dx.data(), dx);
   });
 }
 
@@ -100,15 +92,16 @@ void conv_by_weight(const KernelArgs& args) {
   }
   compute<2>(args, [&]<class T>(const T* x, const T* dy, T* dw) {
     cpu::WorkVector<T> plain_x(size_t(args.in[0].numel())), plain_dy(size_t(args.in[1].numel()));
-    transpose(s.n, s.in_plane(), s.ic, x, plain_x.data());
-    transpose(s.n, s.out_plane(), s.oc, dy, plain_dy.data());
+    cpu::copy_transposed(sizeof(T), s.n, s.in_plane(), s.ic, x, plain_x.data());
+    cpu::copy_transposed(sizeof(T), s.n, s.out_plane(), s.oc, dy, plain_dy.data());
     cpu::conv_backward_weights<T>(s, plain_x.data(), plain_dy.data(), dw);
   });
 }
 
-// The library has kernels of bfloat16 for these only.
+// The library has right and fast kernels of bfloat16 for these only.
 bool gradient_pays(const KernelArgs& args, const cpu::ConvShape& s) {
-  return has_gradients(args) && (s.groups == 1 || cpu::is_depthwise(s));
+  const bool dilates = s.dilation != std::array<int64_t, 3>{1, 1, 1};
+  return has_gradients(args) && (s.groups == 1 || (cpu::is_depthwise(s) && !dilates));
 }
 bool by_input_pays(const KernelArgs& args, bool reorders) {
   const cpu::ConvShape s = shape_of_by_input(args);
@@ -122,9 +115,30 @@ cpu::PoolShape pool_shape_of(const KernelArgs& args) {
 }
 int64_t channels_of(const KernelArgs& args) { return args.in[0].shape().back(); }
 
+// Calls f(TypeTag<H>) for the floating dtype of an array.
+template <class F>
+void visit_floating(DType type, const F& f) {
+  if (type == DType::kFloat64) return f(TypeTag<double>{});
+  if (type == DType::kFloat32) return f(TypeTag<float>{});
+  type == DType::kFloat16 ? f(TypeTag<Half>{}) : f(TypeTag<BFloat16>{});
+}
+
 void max_pool_last(const KernelArgs& args) {
-  const cpu::PoolShape s = pool_shape_of(args);
-  compute<1>(args, [&](const auto* x, auto* y) { cpu::max_pool_last(s, channels_of(args), x, y); });
+  visit_floating(args.out[0].dtype(), [&]<class H>(TypeTag<H>) {
+    cpu::max_pool_last(pool_shape_of(args), channels_of(args), args.in[0].as<const H>(), args.out[0].as<H>(),
+                       args.out[1].as<int32_t>());
+  });
+}
+
+void max_pool_backward_last(const KernelArgs& args) {
+  const View &dy = args.in[0], &dx = args.out[0];
+  const int64_t images = dx.size(0), channels = channels_of(args), all = images * channels;
+  if (dx.numel() == 0) return;
+  const int64_t in_plane = dx.numel() / all, out_plane = dy.numel() / all;
+  const int32_t* index = checked_places(args, all, in_plane, out_plane);
+  visit_floating(dx.dtype(), [&]<class H>(TypeTag<H>) {
+    cpu::max_pool_backward_last(images, channels, in_plane, out_plane, dy.as<const H>(), index, dx.as<H>());
+  });
 }
 
 void avg_pool_last(const KernelArgs& args) {
@@ -141,6 +155,7 @@ void add_channels_last_kernels(Registry& r) {
       {"conv_by_input_last", conv_by_input, kContiguousInputs, nullptr, by_input_pays},
       {"conv_by_weight_last", conv_by_weight, kContiguousInputs, nullptr, by_weight_pays},
       {"max_pool_last", max_pool_last},
+      {"max_pool_backward_last", max_pool_backward_last},
       {"avg_pool_last", avg_pool_last},
   };
   r.add_kernels(0, kRows);

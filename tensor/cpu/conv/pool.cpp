@@ -6,6 +6,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "tensor/cpu/scratch.h"
+#include "tensor/dtype.h"
 #include "tensor/parallel.h"
 #include "tensor/size.h"
 
@@ -209,19 +211,52 @@ void max_pool_take(int64_t planes, int64_t in_plane, int64_t out_plane, const T*
     for (int64_t o = p * out_plane; o < (p + 1) * out_plane; ++o, poll()) out[o] = x[p * in_plane + index[o]];
 }
 
-template <class T>
-void max_pool_last(const PoolShape& s, int64_t channels, const T* x, T* y) {
+template <class H>
+void max_pool_last(const PoolShape& s, int64_t channels, const H* x, H* y, int32_t* index) {
+  constexpr int64_t kAtOnce = 16;  // channels between two polls, if windows are large
   if (s.planes == 0) return;
   const int64_t images = s.planes / channels, work = times(window_size(s), channels);
   for_rows(s, images, work, 4 * kElementsPerTask, [&](int64_t n, int64_t begin, int64_t end) {
-    const T* from = x + n * s.in_plane() * channels;
-    for_rows_of_windows(s, work, begin, end,
-                        [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
-                          T* to = y + (n * s.out_plane() + o) * channels;
-                          std::fill_n(to, channels, -std::numeric_limits<T>::infinity());
-                          for_elements(s, wz, wy, wx, polls, channels,
-                                       [&](int64_t i) { take_larger(channels, from + i * channels, to); });
-                        });
+    const H* from = x + n * s.in_plane() * channels;
+    for_rows_of_windows(
+        s, work, begin, end, [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
+          const PixelWindow w{s, wz, wy, wx, channels};
+          const int64_t at = (n * s.out_plane() + o) * channels, step = polls ? kAtOnce : channels;
+          Poller poll;
+          for (int64_t c = 0; c < channels; c += step, poll(polls ? window_size(s) * kAtOnce : 0))
+            largest_of_pixels(w, from, c, std::min(step, channels - c), y + at, index ? index + at : nullptr);
+        });
+  });
+}
+
+// Sums of 16-bit numbers are added up in float, for some channels of an image at a time.
+template <class H>
+void max_pool_backward_last(int64_t images, int64_t channels, int64_t in_plane, int64_t out_plane, const H* dy,
+                            const int32_t* index, H* dx) {
+  constexpr bool kRounds = sizeof(H) == 2;
+  constexpr int64_t kSums = 1 << 19, kMost = 32;
+  using T = std::conditional_t<kRounds, float, H>;
+  const int64_t width = kRounds ? std::clamp<int64_t>(kSums / std::max<int64_t>(in_plane, 1), 1, kMost) : channels;
+  const int64_t groups = channels ? (channels + width - 1) / width : 0;
+  parallel_for(images * groups, planes_of_task(times(in_plane, width)), [&](int64_t begin, int64_t end) {
+    const Scratch<T> memory(kRounds ? in_plane * width : 0);
+    Poller poll;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t image = i / groups, first = i % groups * width, count = std::min(width, channels - first);
+      H* const out = dx + image * in_plane * channels + first;
+      T* sums = memory;
+      if constexpr (!kRounds) sums = out;
+      zero_plane(sums, in_plane * count);
+      for (int64_t o = image * out_plane; o < (image + 1) * out_plane; ++o, poll(count))
+        for (int64_t c = 0; c < count; ++c) {
+          const int64_t at = o * channels + first + c;
+          sums[index[at] * count + c] += T(dy[at]);
+        }
+      if constexpr (kRounds)
+        in_polled_blocks(in_plane, kPolledElements / width, [&](int64_t from, int64_t to) {
+          round_rows(sums + from * count, to - from, count, out + from * channels, channels);
+        });
+    }
   });
 }
 
@@ -282,12 +317,20 @@ void avg_pool_backward(const PoolShape& s, Divisor divisor, const T* dy, T* dx) 
   template void max_pool_forward<T>(const PoolShape&, const T*, T*, int32_t*);                 \
   template void max_pool_backward<T>(int64_t, int64_t, int64_t, const T*, const int32_t*, T*); \
   template void max_pool_take<T>(int64_t, int64_t, int64_t, const T*, const int32_t*, T*);     \
-  template void max_pool_last<T>(const PoolShape&, int64_t, const T*, T*);                     \
   template void avg_pool_last<T>(const PoolShape&, int64_t, Divisor, const T*, T*);            \
   template void avg_pool_forward<T>(const PoolShape&, Divisor, const T*, T*);                  \
   template void avg_pool_backward<T>(const PoolShape&, Divisor, const T*, T*);
 PG_POOL(float)
 PG_POOL(double)
 #undef PG_POOL
+
+#define PG_POOL_LAST(H)                                                              \
+  template void max_pool_last<H>(const PoolShape&, int64_t, const H*, H*, int32_t*); \
+  template void max_pool_backward_last<H>(int64_t, int64_t, int64_t, int64_t, const H*, const int32_t*, H*);
+PG_POOL_LAST(float)
+PG_POOL_LAST(double)
+PG_POOL_LAST(Half)
+PG_POOL_LAST(BFloat16)
+#undef PG_POOL_LAST
 
 }  // namespace pg::cpu

@@ -1,4 +1,5 @@
-// Pooling over contiguous planes. The number of planes is images times channels. T is float or double.
+// Pooling over contiguous planes. The number of planes is images times channels. T is float or double; H is one of
+// them, Half or BFloat16.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -49,8 +50,11 @@ template <class T>
 void avg_pool_backward(const PoolShape& s, Divisor divisor, const T* dy, T* dx);
 
 // Pooling of images (N, spatial..., channels). `planes` counts images times channels, as above.
-template <class T>
-void max_pool_last(const PoolShape& s, int64_t channels, const T* x, T* y);
+template <class H>
+void max_pool_last(const PoolShape& s, int64_t channels, const H* x, H* y, int32_t* index);
+template <class H>
+void max_pool_backward_last(int64_t images, int64_t channels, int64_t in_plane, int64_t out_plane, const H* dy,
+                            const int32_t* index, H* dx);
 template <class T>
 void avg_pool_last(const PoolShape& s, int64_t channels, Divisor divisor, const T* x, T* y);
 
@@ -72,9 +76,21 @@ struct WindowRow {
 int64_t largest_of_windows(const WindowRow& w, float* y, int32_t* index);
 int64_t means_of_windows(const WindowRow& w, float divisor, float* y);
 
-// Per element of rows of n: to = the larger of to and x, by the order of max_pool_forward; to = to + x; to = to / by.
-template <class T>
-void take_larger(int64_t n, const T* x, T* to);
+// A window of an image whose channels are the last dim.
+struct PixelWindow {
+  const PoolShape& shape;
+  const Span &z, &y, &x;
+  int64_t channels;
+};
+// Channels [first, first + count) of a window, as in max_pool_forward. y and index are those of the window.
+template <class H>
+void largest_of_pixels(const PixelWindow& w, const H* image, int64_t first, int64_t count, H* y, int32_t* index);
+
+// Rounds `rows` rows of n floats to rows that are `ld` elements apart. H is Half or BFloat16.
+template <class H>
+void round_rows(const float* from, int64_t rows, int64_t n, H* to, int64_t ld);
+
+// Per element of rows of n: to = to + x; to = to / by.
 template <class T>
 void add_row(int64_t n, const T* x, T* to);
 template <class T>

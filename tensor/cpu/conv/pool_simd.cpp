@@ -6,6 +6,9 @@
 #include "tensor/cpu/conv/pool.h"
 
 #include <limits>
+#include <type_traits>
+
+#include "tensor/cpu/targets-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pg::cpu {
@@ -157,13 +160,6 @@ HWY_INLINE void over_row(int64_t n, F f) {
   for (; i < n; ++i) f(hn::CappedTag<T, 1>(), i);
 }
 template <class T>
-void row_larger(int64_t n, const T* x, T* to) {
-  over_row<T>(n, [&](auto d, int64_t i) {
-    const auto best = hn::LoadU(d, to + i), next = hn::LoadU(d, x + i);
-    hn::StoreU(hn::IfThenElse(hn::Or(hn::Gt(next, best), hn::IsNaN(next)), next, best), d, to + i);
-  });
-}
-template <class T>
 void row_sum(int64_t n, const T* x, T* to) {
   over_row<T>(n, [&](auto d, int64_t i) { hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::LoadU(d, x + i)), d, to + i); });
 }
@@ -171,12 +167,60 @@ template <class T>
 void row_quotient(int64_t n, T by, T* to) {
   over_row<T>(n, [&](auto d, int64_t i) { hn::StoreU(hn::Div(hn::LoadU(d, to + i), hn::Set(d, by)), d, to + i); });
 }
-void larger_f32(int64_t n, const float* x, float* to) { row_larger(n, x, to); }
-void larger_f64(int64_t n, const double* x, double* to) { row_larger(n, x, to); }
 void sum_f32(int64_t n, const float* x, float* to) { row_sum(n, x, to); }
 void sum_f64(int64_t n, const double* x, double* to) { row_sum(n, x, to); }
 void quotient_f32(int64_t n, float by, float* to) { row_quotient(n, by, to); }
 void quotient_f64(int64_t n, double by, double* to) { row_quotient(n, by, to); }
+
+template <class H>
+HWY_INLINE void largest_pixels(const PixelWindow& w, const H* image, int64_t first, int64_t count, H* y,
+                               int32_t* index) {
+  using T = std::conditional_t<sizeof(H) == 2, float, H>;
+  const PoolShape& s = w.shape;
+  over_row<T>(count, [&](auto d, int64_t i) HWY_ATTR {
+    const hn::RebindToSigned<decltype(d)> di;
+    using Place = hn::TFromD<decltype(di)>;
+    const int64_t channel = first + i;
+    auto best = hn::Set(d, -std::numeric_limits<T>::infinity());
+    auto at = hn::Set(di, static_cast<Place>((w.z.first * s.in[1] + w.y.first) * s.in[2] + w.x.first));
+    for (int64_t z = w.z.first; z < w.z.last; z += w.z.step)
+      for (int64_t row = w.y.first; row < w.y.last; row += w.y.step) {
+        const int64_t line = (z * s.in[1] + row) * s.in[2];
+        for (int64_t x = w.x.first; x < w.x.last; x += w.x.step)
+          take_larger(d, load(d, image + (line + x) * w.channels + channel), hn::Set(di, static_cast<Place>(line + x)),
+                      best, at);
+      }
+    store(d, best, y + channel);
+    if (!index) return;
+    if constexpr (sizeof(Place) == sizeof(int32_t)) {
+      hn::StoreU(at, di, index + channel);
+    } else {
+      HWY_ALIGN Place places[hn::MaxLanes(di)];
+      hn::Store(at, di, places);
+      for (size_t k = 0; k < hn::Lanes(di); ++k) index[channel + int64_t(k)] = static_cast<int32_t>(places[k]);
+    }
+  });
+}
+template <class H>
+HWY_INLINE void rounded_rows(const float* from, int64_t rows, int64_t n, H* to, int64_t ld) {
+  for (int64_t r = 0; r < rows; ++r, from += n, to += ld)
+    over_row<float>(n, [&](auto d, int64_t i) HWY_ATTR { store(d, hn::LoadU(d, from + i), to + i); });
+}
+#define PG_POOL_PIXELS(NAME, H)                                                                                   \
+  void largest_##NAME(const PixelWindow& w, const H* image, int64_t first, int64_t count, H* y, int32_t* index) { \
+    largest_pixels(w, image, first, count, y, index);                                                             \
+  }
+PG_POOL_PIXELS(f32, float)
+PG_POOL_PIXELS(f64, double)
+PG_POOL_PIXELS(f16, Half)
+PG_POOL_PIXELS(bf16, BFloat16)
+#undef PG_POOL_PIXELS
+void round_f16(const float* from, int64_t rows, int64_t n, Half* to, int64_t ld) {
+  rounded_rows(from, rows, n, to, ld);
+}
+void round_bf16(const float* from, int64_t rows, int64_t n, BFloat16* to, int64_t ld) {
+  rounded_rows(from, rows, n, to, ld);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace pg::cpu
@@ -188,21 +232,33 @@ namespace pg::cpu {
 HWY_EXPORT(pool_rows);
 HWY_EXPORT(largest_row);
 HWY_EXPORT(means_row);
-HWY_EXPORT(larger_f32);
-HWY_EXPORT(larger_f64);
 HWY_EXPORT(sum_f32);
 HWY_EXPORT(sum_f64);
 HWY_EXPORT(quotient_f32);
 HWY_EXPORT(quotient_f64);
 
+#define PG_POOL_PIXELS(NAME, H)                                                                                      \
+  HWY_EXPORT(largest_##NAME);                                                                                        \
+  template <>                                                                                                        \
+  void largest_of_pixels(const PixelWindow& w, const H* image, int64_t first, int64_t count, H* y, int32_t* index) { \
+    HWY_DYNAMIC_DISPATCH(largest_##NAME)(w, image, first, count, y, index);                                          \
+  }
+PG_POOL_PIXELS(f32, float)
+PG_POOL_PIXELS(f64, double)
+PG_POOL_PIXELS(f16, Half)
+PG_POOL_PIXELS(bf16, BFloat16)
+#undef PG_POOL_PIXELS
+HWY_EXPORT(round_f16);
+HWY_EXPORT(round_bf16);
 template <>
-void take_larger(int64_t n, const float* x, float* to) {
-  HWY_DYNAMIC_DISPATCH(larger_f32)(n, x, to);
+void round_rows(const float* from, int64_t rows, int64_t n, Half* to, int64_t ld) {
+  HWY_DYNAMIC_DISPATCH(round_f16)(from, rows, n, to, ld);
 }
 template <>
-void take_larger(int64_t n, const double* x, double* to) {
-  HWY_DYNAMIC_DISPATCH(larger_f64)(n, x, to);
+void round_rows(const float* from, int64_t rows, int64_t n, BFloat16* to, int64_t ld) {
+  HWY_DYNAMIC_DISPATCH(round_bf16)(from, rows, n, to, ld);
 }
+
 template <>
 void add_row(int64_t n, const float* x, float* to) {
   HWY_DYNAMIC_DISPATCH(sum_f32)(n, x, to);

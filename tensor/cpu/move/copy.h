@@ -15,6 +15,11 @@ void copy_strided(const View& from, void* to);
 void copy_block(int size, const Dims& shape, const void* from, const Dims& from_strides, void* to,
                 const Dims& to_strides);
 
+// Copies n matrices of rows x columns elements to matrices of columns x rows.
+inline void copy_transposed(int size, int64_t n, int64_t rows, int64_t columns, const void* from, void* to) {
+  copy_block(size, {n, columns, rows}, from, {rows * columns, 1, columns}, to, {rows * columns, rows, 1});
+}
+
 // memcpy, and memset to zero. They use several threads when that is faster.
 void copy_bytes(void* to, const void* from, int64_t bytes);
 void zero_bytes(void* to, int64_t bytes);

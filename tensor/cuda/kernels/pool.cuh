@@ -109,18 +109,22 @@ __device__ inline bool valid(const MovePoolArgs& a, int64_t at) {
   return false;
 }
 
+// Where the maximum of element i of the index is.
+__device__ inline int64_t place_of_maximum(const MovePoolArgs& a, int64_t i) {
+  const I channel = I(i) % I(a.channels), plane = I(i) / I(a.channels) / I(a.index_plane);
+  return (int64_t(plane) * a.plane + a.index[i]) * a.channels + channel;
+}
+
 PERIGEE_KERNEL(max_pool_take, MovePoolArgs) {
   for (int64_t i = thread_index(); i < a.count; i += thread_count())
-    if (valid(a, i))
-      static_cast<T*>(a.y)[i] = static_cast<const T*>(a.x)[I(i) / I(a.index_plane) * a.plane + a.index[i]];
+    if (valid(a, i)) static_cast<T*>(a.y)[i] = static_cast<const T*>(a.x)[place_of_maximum(a, i)];
 }
 
 // Adds to y, an array of doubles, in any order.
 PERIGEE_KERNEL(max_pool_backward, MovePoolArgs) {
   for (int64_t i = thread_index(); i < a.count; i += thread_count())
     if (valid(a, i))
-      atomicAdd(static_cast<double*>(a.y) + I(i) / I(a.index_plane) * a.plane + a.index[i],
-                double(widen(static_cast<const T*>(a.x)[i])));
+      atomicAdd(static_cast<double*>(a.y) + place_of_maximum(a, i), double(widen(static_cast<const T*>(a.x)[i])));
 }
 
 // Columns (plane, tap, window) of images (plane, rows, columns); the first axis has size 1.

@@ -29,6 +29,7 @@ struct MovePoolArgs {
   const int32_t* index;
   int64_t count;               // of the index
   int64_t plane, index_plane;  // elements of a plane that positions count in, and of a plane of the index
+  int64_t channels;            // of each position of a plane: 1 unless the channels are the last dim
   Fault* fault;
   int32_t report;
 };
