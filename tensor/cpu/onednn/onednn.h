@@ -27,7 +27,7 @@ int64_t tiles_gain(DType type, const ConvShape& s);
 
 // Convolutions of `images` images; s.n is not used. Arguments and results have plain layouts. The library chooses its
 // own layouts, and reorders are part of the call. Returns false, with nothing written, where the library has no
-// implementation.
+// implementation that may be used: none, or one that is slow, unsafe or known to be wrong.
 bool onednn_conv_forward(DType type, const ConvShape& s, int64_t images, const void* x, const void* w,
                          const float* bias, void* y);
 // `last`: images are (N, spatial..., C), for the library too.

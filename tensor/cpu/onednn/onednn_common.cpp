@@ -98,7 +98,7 @@ void check_room() {
 void check_usable(const dnnl::primitive_desc_base& pd) {
   const std::string name = ':' + std::string(pd.impl_info_str()) + ':';
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
-  if (has(":gemm:") || has(":ref:")) throw dnnl::error(dnnl_unimplemented, "no kernel for this shape that may be used");
+  if (has(":gemm:") || has(":ref:")) throw NoKernel();
 }
 
 void check_forward(DType type, const ConvShape& s) {
@@ -106,14 +106,13 @@ void check_forward(DType type, const ConvShape& s) {
     const int64_t reach = (s.kernel[d] - 1) * s.dilation[d] + 1;
     const bool only_padding = s.pad[d] >= reach || (s.out[d] - 1) * s.stride[d] - s.pad[d] >= s.in[d];
     const bool leaves_out = s.stride[d] > s.kernel[d] && s.taps() > 1;
-    if (only_padding || leaves_out) throw dnnl::error(dnnl_unimplemented, "a shape that the kernels get wrong");
+    if (only_padding || leaves_out) throw NoKernel();
   }
 }
 
 void check_weights(DType type, const ConvShape& s, const dnnl::primitive_desc_base& pd) {
   if (type != DType::kBFloat16 || s.groups == 1) return;
-  if (std::string(pd.impl_info_str()).find("jit_dw") == std::string::npos)
-    throw dnnl::error(dnnl_unimplemented, "a shape that the kernels get wrong");
+  if (std::string(pd.impl_info_str()).find("jit_dw") == std::string::npos) throw NoKernel();
 }
 
 namespace {

@@ -42,12 +42,15 @@ dnnl::primitive_attr user_scratchpad();
 struct NoRoom {};
 void check_room();
 
-// Throws the library's own error for a shape that it has no kernel for, when the one it chose is a generated GEMM
-// kernel (see onednn.h) or a plain loop: the library tries those last, so there is no better one left. Callers catch it
-// and compute with their own kernels, so no script sees it.
+// Thrown for a shape for which the library has no kernel that may be used. The functions of onednn.h return false or
+// null then, and their callers compute with their own kernels: no shape is out of a script's reach.
+struct NoKernel {};
+
+// Throws NoKernel when the library chose a generated GEMM kernel (see onednn.h) or a plain loop: it tries those last,
+// so there is no better one left.
 void check_usable(const dnnl::primitive_desc_base& pd);
 
-// Throw the library's own error for shapes that its bfloat16 kernels get wrong (oneDNN 2.6). Forward: a window that
+// Throw NoKernel for shapes that the library's bfloat16 kernels get wrong (oneDNN 2.6). Forward: a window that
 // reads only padding, where a kernel jumps through a null pointer, and windows of several pixels that leave some out.
 // Gradients of weights: groups, except by the kernel of depthwise convolutions.
 void check_forward(DType type, const ConvShape& s);

@@ -132,6 +132,8 @@ std::unique_ptr<const OneDnnPrepared> prepare(DType type, const ConvShape& s, bo
     return std::make_unique<PreparedConv>(type, s, bias, last_dims);
   } catch (const dnnl::error&) {
     return nullptr;
+  } catch (const NoKernel&) {
+    return nullptr;
   } catch (const NoRoom&) {
     return nullptr;
   }

@@ -111,6 +111,8 @@ bool run_conv(const ConvKey& key, const void* first, const void* second, const f
       return make_conv(key);
     } catch (const dnnl::error&) {
       return std::nullopt;
+    } catch (const NoKernel&) {
+      return std::nullopt;
     }
   });
   if (!entry) return false;
