@@ -64,6 +64,7 @@ class Walk {
         if (input->leaf && !std::exchange(read[input->slot], true)) finals_.push_back({i + 1, input->slot});
       }
       node.needed = needed_[i];
+      if (needed_[i] && !node.leaf) last_ = std::max(last_, i);
     }
     for (size_t i = nodes_.size(); i-- > 0;)
       if (nodes_[i]->leaf && needed_[i] && !read[i]) finals_.push_back({0, uint32_t(i)});
@@ -84,7 +85,8 @@ class Walk {
   }
 
   // Runs all rules. Calls `keep` with each needed node as soon as its cotangents are final, before they are dropped.
-  void run(FunctionRef<void(TapeNode&, std::span<Value>)> keep) {
+  // stores: keep stores the gradients of leaves as they are, after the walk, and cannot fail.
+  void run(FunctionRef<void(TapeNode&, std::span<Value>)> keep, bool stores = false) {
     ScopedFlag recording(ctx_.recording, options_.create_graph);
     auto final = finals_.begin();
     const auto keep_leaves = [&](size_t after) {
@@ -99,7 +101,12 @@ class Walk {
       if (node.leaf) continue;
       if (needed_[i]) keep(node, cotangents_[i]);
       const bool onward = needed_[i] && leads_on(node);  // false when only the node's own gradient is wanted
-      if (onward) propagate(node, cotangents_[i]);
+      node.ends = onward && !options_.retain_graph;
+      if (onward) {
+        Replaced replaced(node);
+        if (stores && i == last_ && node.custom) find_replaced(node, replaced);
+        propagate(node, cotangents_[i]);
+      }
       cotangents_[i].clear();
       keep_leaves(i + 1);
       if (onward && !options_.retain_graph) release(node);
@@ -152,6 +159,30 @@ class Walk {
   bool leads_on(const TapeNode& node) const {
     return !ends_at(node) &&
            std::any_of(node.inputs.begin(), node.inputs.end(), [&](const Value& input) { return needs(input); });
+  }
+
+  // TapeNode::replaced of a node.
+  struct Replaced {
+    explicit Replaced(TapeNode& of) : node(of) {}
+    ~Replaced() { node.replaced = {}; }
+    Replaced(const Replaced&) = delete;
+    TapeNode& node;
+    SmallVector<Value*, 8> places;
+  };
+  // For the last node that runs. Nothing fails after it if each leaf whose gradient is not final yet gets one that the
+  // node computes, with nothing to add.
+  void find_replaced(const TapeNode& node, Replaced& replaced) const {
+    std::vector<char> met(nodes_.size(), false);
+    for (const Value& input : node.inputs) {
+      replaced.places.push_back(nullptr);
+      if (!needs(input)) continue;
+      const TapeNode& leaf = *input.node();
+      if (!leaf.leaf || leaf.req != GradReq::kWrite || !cotangents_[leaf.slot].empty() ||
+          !(input.type() == leaf.leaf_type) || std::exchange(met[leaf.slot], true))
+        return;
+      replaced.places.back() = &leaf.grad->value;
+    }
+    replaced.node.replaced = replaced.places;
   }
 
   void propagate(TapeNode& node, Cotangents& cotangents) {
@@ -284,6 +315,7 @@ class Walk {
   std::vector<Cotangents> cotangents_;
   std::vector<char> needed_;
   std::vector<Final> finals_;  // in the order of the walk
+  size_t last_ = 0;            // the last needed node that is no leaf
 };
 
 void check_cotangents(std::span<const Value> heads, std::span<const Value> cotangents) {
@@ -383,7 +415,9 @@ void backward(Context& ctx, std::span<const Value> heads, std::span<const Value>
     if (node.leaf && node.req != GradReq::kNull)
       writes.emplace_back(&node, finished(ctx, node, new_gradient(ctx, node, grads, options.create_graph), options));
   };
-  observed(ctx, Work::Kind::kBackward, "backward", [&] { walk.run(keep); });
+  writes.reserve(walk.leaves().size());
+  const bool stores = !options.create_graph && !options.on_final;
+  observed(ctx, Work::Kind::kBackward, "backward", [&] { walk.run(keep, stores); });
   for (auto& [leaf, grad] : writes) {
     if (grad.has_node()) suspect(ctx, *leaf, grad);
     leaf->grad->value = std::move(grad);

@@ -51,6 +51,10 @@ class TapeNode : public TapeLink, public RingLink {
   uint64_t walk = 0;
   uint32_t slot = 0;
   bool needed = false;  // the gradient of this node or of one that it leads to is wanted
+  bool ends = false;    // the walk releases the node after its backward function
+  // By input, while `custom` runs: the gradient that its result replaces. Empty unless nothing that comes after
+  // `custom` can fail. It may move the old values out, and return new ones in their memory.
+  std::span<Value* const> replaced;
 
   TapeNode* next_doomed = nullptr;  // see TapeLink::destroy
   Counted<576> counted;

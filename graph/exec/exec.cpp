@@ -161,17 +161,13 @@ void Execution::raise_positioned(const Step& step, const Error& error) const {
   throw PositionedError(text);
 }
 
-namespace {
-
-// A run that took longer than this until its steps can no longer fail does not borrow memory: interrupts would wait for
-// the rest, which in a training step takes about twice as long.
-constexpr double kPatience = 0.5;  // seconds of the calling thread
-
 double thread_seconds() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
 }
+
+namespace {
 
 class Run {
  public:
@@ -182,6 +178,7 @@ class Run {
     const bool lends = spare && size_t(plan.lend) < plan.steps.size() && !keeps_operands(ctx);
     spare_ = lends ? spare : nullptr;
     bind_inputs();
+    if (plan_.block_bytes() > Bytes()) bind_block();
     bind_outputs();
     if (plan.invariant > 0) bind_kept();
   }
@@ -243,6 +240,13 @@ class Run {
       const bool staged = !plan_.staged.empty() && plan_.staged[i];
       plan_.frames->patch(frame_, int32_t(i), staged ? stage(i, *array) : static_cast<char*>(array->data()));
     }
+  }
+
+  void bind_block() {
+    const auto& inputs = plan_.options.consumed.members;
+    block_ =
+        inputs.empty() ? Buffer::allocate(Device{}, plan_.block_bytes()) : inputs_[size_t(inputs[0])].array().buffer;
+    plan_.frames->place_block(frame_, static_cast<char*>(block_->data));
   }
 
   // Finds the results of invariant steps that an earlier run has computed, or makes room for them. All steps run
@@ -340,7 +344,8 @@ class Run {
   Value allocate(const FreshOutput& f) const {
     const Storage& storage = plan_.storages[size_t(f.storage)];
     Ref<Array> array = Array::make(f.layout->type);
-    array->buffer = Buffer::allocate(storage.device, storage.bytes);
+    array->buffer = storage.in_block ? block_ : Buffer::allocate(storage.device, storage.bytes);
+    array->offset = int64_t(storage.offset) / size_of(f.layout->type.dtype);
     return Value(std::move(array));
   }
 
@@ -422,6 +427,7 @@ class Run {
   Frame& frame_;
   std::shared_ptr<Kept> made_;   // the results of invariant steps, if this run computes them
   SmallVector<Copy, 1> copies_;  // of inputs that are not row-major
+  Ref<Buffer> block_;            // PlanOptions::left or consumed
   SmallVector<Value, 4> fresh_;  // one per entry of Plan::fresh; the input's own array if it is donated
 };
 

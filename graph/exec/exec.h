@@ -31,6 +31,11 @@ Values run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<co
 void run(const Plan& plan, Context& ctx, std::span<Value> inputs, std::span<const RandomKey> generators,
          std::span<const Value> targets, Values& out);
 
+// Returns the processor time of the calling thread. A run that took longer than kPatience until its steps can no longer
+// fail does not borrow memory: interrupts would wait for the rest, which in a training step takes about twice as long.
+double thread_seconds();
+inline constexpr double kPatience = 0.5;
+
 // Returns the stream of a generator in step `step` of a branch or loop: SplitMix64 (Steele et al. 2014) of the
 // generator's seed, the tick of the node and the step. Steps of a loop count from 1. In a cond, 1 is then and 2 is
 // else.

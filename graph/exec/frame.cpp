@@ -133,8 +133,15 @@ std::unique_ptr<Frame> FramePool::make() const {
 void FramePool::place_arenas(Frame& frame, std::span<char* const> arenas) const {
   for (size_t s = 0; s < plan_.storages.size(); ++s) {
     const Storage& storage = plan_.storages[s];
-    if (storage.kind == Storage::kArena && storage.first >= 0)
+    if (storage.kind == Storage::kArena && storage.first >= 0 && !storage.in_block)
       patch(frame, int32_t(s), arenas[size_t(storage.arena)] + storage.offset);
+  }
+}
+
+void FramePool::place_block(Frame& frame, char* block) const {
+  for (size_t s = 0; s < plan_.storages.size(); ++s) {
+    const Storage& storage = plan_.storages[s];
+    if (storage.kind == Storage::kArena && storage.in_block) patch(frame, int32_t(s), block + storage.offset);
   }
 }
 

@@ -54,6 +54,8 @@ class FramePool {
 
   // Sets the memory of a body's frame: the start of each of the plan's arenas.
   void place_arenas(Frame& frame, std::span<char* const> arenas) const;
+  // Sets the start of the block that the plan shares with another one.
+  void place_block(Frame& frame, char* block) const;
 
   // Sets the start of a storage, and the pointers of its views.
   void patch(Frame& frame, int32_t storage, char* base) const {

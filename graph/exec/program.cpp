@@ -5,6 +5,7 @@
 #include "graph/exec/kept.h"
 #include "graph/ir/history.h"
 #include "graph/passes/passes.h"
+#include "graph/plan/arena.h"
 #include "tensor/observer.h"
 
 namespace pg {
@@ -13,6 +14,11 @@ namespace {
 // Plans that are kept: at most so many, which find() looks through, and above the fewest only with so many nodes
 // together, of 1.5 KB each. Sequences of 1 to 512 items keep their plans.
 constexpr size_t kMaxSpecializations = 512, kFewestSpecializations = 16, kMaxNodes = size_t(1) << 17;
+
+// Residuals of fewer bytes together are separate arrays.
+constexpr Bytes kLargeResiduals = Bytes(1 << 20);
+// Gradients of fewer bytes together are new arrays instead of being written over the old ones.
+constexpr Bytes kLargeGradients = Bytes(1 << 20);
 
 Flow flow_of(const Value& v) {
   const TapeNode* node = v.node();
@@ -62,6 +68,50 @@ Graph gradient_trace(const Graph& trace, std::span<const int32_t> leaves, const 
   return graph;
 }
 
+// Returns places in one block for the residuals that forward computes on the CPU. They are in the order in which
+// forward makes them: backward reads the last ones first, so the block becomes free from its end. `first`: of the
+// outputs.
+ValueBlock place_residuals(const Graph& forward, size_t first) {
+  ValueBlock block;
+  const auto& outputs = forward.outputs;
+  for (size_t k = first; k < outputs.size(); ++k) {
+    const NodeKind kind = forward.node(outputs[k]).kind;
+    const Type& type = forward.type(outputs[k]);
+    const bool made = kind != NodeKind::kInput && kind != NodeKind::kConstant && type.device.is_cpu();
+    if (made && bytes_of(type) > Bytes() &&
+        std::find(outputs.begin(), outputs.begin() + ptrdiff_t(k), outputs[k]) == outputs.begin() + ptrdiff_t(k))
+      block.members.push_back(int32_t(k));
+  }
+  std::stable_sort(block.members.begin(), block.members.end(),
+                   [&](int32_t a, int32_t b) { return outputs[size_t(a)].node < outputs[size_t(b)].node; });
+  for (int32_t k : block.members) {
+    block.offsets.push_back(block.bytes);
+    block.bytes += arena_aligned(bytes_of(forward.type(outputs[size_t(k)])));
+  }
+  return block.bytes < kLargeResiduals ? ValueBlock() : block;
+}
+
+// Returns the part of the block that a plan leaves, as inputs of the plan that consumes it: input `first` is output
+// `outputs` of the other.
+ValueBlock block_left_by(const Plan& plan, size_t outputs, size_t first) {
+  ValueBlock block;
+  block.bytes = plan.options.left.bytes;
+  for (size_t i = 0; i < plan.options.left.members.size(); ++i) {
+    const size_t k = size_t(plan.options.left.members[i]);
+    if (!plan.storages[size_t(plan.outputs[k].storage)].in_block) continue;
+    block.members.push_back(int32_t(k - outputs + first));
+    block.offsets.push_back(plan.options.left.offsets[i]);
+  }
+  return block.members.empty() ? ValueBlock() : block;
+}
+
+// Whether a run computes every gradient that the walk over its node needs.
+bool all_wanted(const Specialized& joint, const TapeNode& node) {
+  const auto needed = node.replaced.size() - size_t(std::count(node.replaced.begin(), node.replaced.end(), nullptr));
+  return needed == size_t(std::count_if(joint.wanted.begin(), joint.wanted.end(),
+                                        [&](int32_t k) { return node.replaced[size_t(k)] != nullptr; }));
+}
+
 // Marks the inputs that last and that the program does not replace by other values.
 void mark_lasting(Graph& graph, const Program::Options& options) {
   for (int32_t input : options.lasting) graph.nodes[size_t(graph.inputs[size_t(input)])].lasts = true;
@@ -95,6 +145,8 @@ struct Program::Entry {
   Specialized joint;            // its graph only if the run is recorded
   std::shared_ptr<const Plan> forward, backward;
   std::vector<int32_t> kept;
+  bool lends = false;    // backward writes gradients over the old ones
+  ValueBlock residuals;  // the inputs of backward that forward leaves in a block
   std::shared_ptr<KeptShelf> shelf;
   Graph program;     // the graph that `forward` was planned from
   size_t nodes = 0;  // of both graphs
@@ -118,6 +170,9 @@ struct Program::Entry {
     if (!backward) {
       PlanOptions plan = plan_options();
       plan.name += " backward";
+      plan.consumed = residuals;
+      if (lends)
+        for (size_t k = 0; k < joint.wanted.size(); ++k) plan.lendable.push_back(int32_t(k));
       backward = observed(ctx, Work::Kind::kCompile, plan.name,
                           [&] { return make_plan(optimize(backward_graph, half_options()), plan); });
       backward_graph = {};
@@ -224,12 +279,18 @@ std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Valu
     whole.kernels = false;
     entry->joint.graph = optimize(std::move(entry->joint.graph), whole);
     Split halves = split(entry->joint);
+    Bytes gradients;
+    for (const Operand& gradient : halves.backward.outputs) gradients += bytes_of(halves.backward.type(gradient));
+    entry->lends = gradients >= kLargeGradients;
     entry->program = optimize(halves.forward, entry->half_options());
     entry->backward_graph = std::move(halves.backward);
     entry->kept = std::move(halves.kept);
   }
   entry->nodes = entry->program.nodes.size() + entry->backward_graph.nodes.size();
-  entry->forward = make_plan(entry->program, entry->plan_options());
+  PlanOptions options = entry->plan_options();
+  if (!entry->joint.heads.empty()) options.left = place_residuals(entry->program, entry->joint.outputs);
+  entry->forward = make_plan(entry->program, options);
+  entry->residuals = block_left_by(*entry->forward, entry->joint.outputs, entry->kept.size());
   return entry;
 }
 
@@ -352,6 +413,7 @@ struct Program::Run {
   std::vector<int32_t> heads;
   Values residuals;
   std::vector<RandomKey> states;
+  bool quick = false;  // forward took less than kPatience
 };
 
 Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const RandomKey> states, const Spare* spare) {
@@ -363,20 +425,22 @@ Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const 
     return out;
   }
   std::vector<Value> kept(inputs.begin(), inputs.end());
+  const double start = entry->lends ? thread_seconds() : 0;
   Values out = pg::run(*entry->forward, ctx, inputs, states), heads;
   for (Value& leaf : link_leaves(out)) kept.push_back(std::move(leaf));
   Values linked(kept.size());
   for (size_t i = 0; i < kept.size(); ++i)
     if (recorded.linked[i]) linked[i] = kept[i];
   const size_t outputs = trace_->outputs.size();
-  Run run{entry, recorded.heads, {}, {states.begin(), states.end()}};
-  for (size_t i = outputs; i < out.size(); ++i) run.residuals.push_back(std::move(out[i]));
+  const auto run = std::make_shared<Run>(Run{entry, recorded.heads, {}, {states.begin(), states.end()}});
+  run->quick = entry->lends && thread_seconds() - start < kPatience;
+  for (size_t i = outputs; i < out.size(); ++i) run->residuals.push_back(std::move(out[i]));
   while (out.size() > outputs) out.pop_back();
   for (int32_t head : recorded.heads) heads.push_back(out[size_t(head)].detached());
   TapeNode* node = record_custom(
       ctx, options_.name, linked, heads,
       [run](Context& c, TapeNode& entry, std::span<const Value> cotangents) {
-        return backward(c, run, entry, cotangents);
+        return backward(c, *run, entry, cotangents);
       },
       std::move(kept));
   if (node) {
@@ -395,7 +459,38 @@ void Program::run_into(Context& ctx, std::span<Value> inputs, std::span<const Ra
   pg::run(*entry->forward, ctx, inputs, states, targets, out);
 }
 
-Values Program::backward(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents) {
+// The residuals of a run that may need them again are copied where backward would write over them.
+void Program::add_residuals(Context& ctx, const Entry& entry, Run& run, TapeNode& node, Values& arguments) {
+  const ValueBlock& block = entry.residuals;
+  for (const Value& v : run.residuals) arguments.push_back(v);
+  if (block.bytes == Bytes()) return;
+  const auto member = [&](size_t i) -> Value& { return arguments[size_t(block.members[i])]; };
+  const Ref<Buffer>& shared = member(0).array().buffer;
+  bool whole = true;
+  for (size_t i = 0; i < block.members.size(); ++i) {
+    const Array& a = member(i).array();
+    whole &= a.buffer == shared &&
+             static_cast<char*>(a.data()) == static_cast<char*>(shared->data) + block.offsets[i].count();
+  }
+  if (whole && node.ends) {
+    // A second backward finds the node released, also if this one fails.
+    node.released = true;
+    run.residuals.clear();
+    return;
+  }
+  const Ref<Buffer> copy = Buffer::allocate(Device{}, block.bytes);
+  for (size_t i = 0; i < block.members.size(); ++i) {
+    member(i) = to_contiguous(ctx, member(i));
+    const Array& from = member(i).array();
+    std::memcpy(static_cast<char*>(copy->data) + block.offsets[i].count(), from.data(), bytes_of(from.type).count());
+    Ref<Array> to = Array::make(from.type);
+    to->buffer = copy;
+    to->offset = int64_t(block.offsets[i].count()) / size_of(from.type.dtype);
+    member(i) = Value(std::move(to));
+  }
+}
+
+Values Program::backward(Context& ctx, Run& run, TapeNode& node, std::span<const Value> cotangents) {
   Entry& entry = *run.entry;
   const Specialized& joint = entry.joint;
   const std::vector<Value>& inputs = node.held;  // followed by the leaves that the run has made
@@ -409,7 +504,7 @@ Values Program::backward(Context& ctx, const Run& run, const TapeNode& node, std
     for (const Value& v : inputs) arguments.push_back(v);
   } else {
     for (int32_t k : entry.kept) arguments.push_back(inputs[size_t(k)].detached());
-    for (const Value& v : run.residuals) arguments.push_back(v);
+    add_residuals(ctx, entry, run, node, arguments);
   }
   for (size_t k = 0; k < joint.heads.size(); ++k) {
     const Type& type = joint.graph.nodes[size_t(joint.graph.inputs[first + k])].types[0];
@@ -419,7 +514,10 @@ Values Program::backward(Context& ctx, const Run& run, const TapeNode& node, std
     const ScopedFlag training(ctx.training, entry.signature.training);
     found = entry.gradient_program().run_with(ctx, arguments, run.states);
   } else {
-    found = pg::run(*entry.backward_plan(ctx), ctx, arguments, run.states);
+    const auto replaced = [&](int32_t output) { return node.replaced[size_t(joint.wanted[size_t(output)])]; };
+    const Spare spare(replaced);
+    const bool borrows = run.quick && !ctx.suspender && !node.replaced.empty() && all_wanted(joint, node);
+    found = pg::run(*entry.backward_plan(ctx), ctx, arguments, run.states, borrows ? &spare : nullptr);
   }
   Values grads(inputs.size());
   for (size_t k = 0; k < joint.wanted.size(); ++k) grads[size_t(joint.wanted[k])] = std::move(found[k]);

@@ -53,7 +53,7 @@ struct Node {
   Mode training = Mode::kAuto;
   Mode recording = Mode::kAuto;
   int32_t line = -1;          // index into Graph::lines, or -1
-  const OpDef* op = nullptr;  // of kOp
+  const OpDef* op = nullptr;  // of kOp; of a kInput: the op that has made it, if known
   Attrs attrs;                // of kOp. A RandomKey in it means: seed, the index of a generator of the
                               // program; tick, how many ticks after the generator's state at the start of the run
   SmallVector<Operand, 3> inputs;

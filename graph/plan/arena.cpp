@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <vector>
 
 namespace pg {
 namespace {
@@ -39,6 +38,14 @@ struct Order {
   bool by_time = false;
 };
 
+// Keeps the order of offsets.
+void insert(std::vector<Placed>& placed, const ArenaBlock& b) {
+  const Placed p{b.offset, b.offset + arena_aligned(b.bytes), b.first, b.last};
+  placed.insert(std::upper_bound(placed.begin(), placed.end(), p,
+                                 [](const Placed& x, const Placed& y) { return x.begin < y.begin; }),
+                p);
+}
+
 Bytes place_in_order(std::span<ArenaBlock> blocks, const Order& order) {
   std::vector<Placed> placed;
   placed.reserve(blocks.size());
@@ -49,11 +56,8 @@ Bytes place_in_order(std::span<ArenaBlock> blocks, const Order& order) {
     if (b.bytes == Bytes()) continue;
     if (order.by_time) std::erase_if(placed, [&](const Placed& p) { return p.last < b.first; });
     b.offset = best_fit(placed, b);
-    const Placed p{b.offset, b.offset + arena_aligned(b.bytes), b.first, b.last};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), p,
-                                   [](const Placed& x, const Placed& y) { return x.begin < y.begin; }),
-                  p);
-    total = std::max(total, p.end);
+    insert(placed, b);
+    total = std::max(total, b.offset + arena_aligned(b.bytes));
   }
   return total;
 }
@@ -106,6 +110,20 @@ Bytes place_blocks(std::span<ArenaBlock> blocks) {
   attempt(by_area);
   attempt(by_length);
   return place_in_order(blocks, best);
+}
+
+std::vector<bool> place_between(std::span<const ArenaBlock> fixed, Bytes limit, std::span<ArenaBlock> blocks) {
+  std::vector<bool> fits(blocks.size());
+  std::vector<Placed> placed;
+  for (const ArenaBlock& b : fixed) insert(placed, b);
+  const auto by_size = [](const ArenaBlock& b) { return std::pair(double(b.bytes.count()), length_of(b)); };
+  for (uint32_t i : ordered(blocks, by_size).blocks) {
+    ArenaBlock& b = blocks[i];
+    b.offset = best_fit(placed, b);
+    fits[i] = b.offset + arena_aligned(b.bytes) <= limit;
+    if (fits[i]) insert(placed, b);
+  }
+  return fits;
 }
 
 }  // namespace pg

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "tensor/size.h"
 
@@ -22,5 +23,9 @@ Bytes arena_lower_bound(std::span<const ArenaBlock> blocks);
 
 // Sets the offsets so that no two blocks that live at one step overlap. Returns the bytes needed.
 Bytes place_blocks(std::span<ArenaBlock> blocks);
+
+// Sets the offsets of blocks that fit within `limit` bytes, between blocks that have their places. Returns which ones
+// do.
+std::vector<bool> place_between(std::span<const ArenaBlock> fixed, Bytes limit, std::span<ArenaBlock> blocks);
 
 }  // namespace pg

@@ -17,7 +17,8 @@
 namespace pg {
 namespace {
 
-constexpr Bytes kPollBytes = Bytes(32 << 10);  // a step that touches more bytes may take over 10 µs
+constexpr Bytes kPollBytes = Bytes(32 << 10);   // a step that touches more bytes may take over 10 µs
+constexpr Bytes kLargeBytes = Bytes(64 << 10);  // smaller values are not placed between the members of a block
 
 class Planner : Lowering {
  public:
@@ -25,6 +26,7 @@ class Planner : Lowering {
 
   std::shared_ptr<const Plan> build() {
     add_inputs(graph_);
+    place_inputs();
     const std::vector<int32_t> outputs = lower(graph_, input_values(), -1);
     for (int32_t v : outputs) values_[size_t(v)].returned = true;
     choose_commit(*plan_, values_, drafts_, outputs);
@@ -34,6 +36,7 @@ class Planner : Lowering {
     find_lifetimes();
     if (plan_->options.in_place) share_in_place();
     choose_lendable();
+    if (plan_->block_bytes() > Bytes()) place_in_block();
     place_storages();
     emit();
     return plan_;
@@ -47,7 +50,8 @@ class Planner : Lowering {
   void choose_lendable() {
     plan_->lend = int32_t(drafts_.size());
     if (plan_->options.lendable.empty()) return;
-    std::vector<const OpDef*> makers(plan_->storages.size());
+    std::vector<const OpDef*> makers(plan_->storages.size());  // by storage
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) makers[i] = graph_.nodes[size_t(graph_.inputs[i])].op;
     for (const Draft& d : drafts_)
       for (int32_t v : d.out) makers[size_t(values_[size_t(v)].storage)] = d.op;
     int32_t safe = plan_->lend;
@@ -173,11 +177,12 @@ class Planner : Lowering {
     const size_t at = plan_->outputs.size();
     return at < places.before.size() ? std::pair(places.same_as[at], places.before[at]) : std::pair(-1, -1);
   }
-  // Views of inputs and constants share the memory of these, as in eager mode. Of the program's own memory only whole
-  // arrays are returned.
+  // Views of inputs and constants share the memory of these, as in eager mode. Of the program's own memory, which
+  // inputs that it may write over are part of, only whole arrays are returned.
   PlanOutput output_of(int32_t value) {
     const Storage::Kind kind = storage_of(value).kind;
-    const bool given = !plan_->options.body && (kind == Storage::kInput || kind == Storage::kConstant);
+    const bool given =
+        !plan_->options.body && !storage_of(value).in_block && (kind == Storage::kInput || kind == Storage::kConstant);
     const bool moves = storage_of(value).pinned && !plan_->options.body;  // each run has other memory for outputs
     const bool whole = (kind == Storage::kArena || (kind == Storage::kOutput && !plan_->options.body)) &&
                        covers_storage(value) && !moves;
@@ -186,9 +191,44 @@ class Planner : Lowering {
     if (!given && storage.kind != Storage::kOutput) {
       storage.kind = Storage::kOutput;
       storage.index = int32_t(plan_->fresh.size());
+      choose_place(storage, plan_->options.left, plan_->outputs.size());
       plan_->fresh.push_back({values_[size_t(value)].storage, values_[size_t(value)].layout});
     }
     return {values_[size_t(value)].storage, values_[size_t(value)].layout, values_[size_t(value)].root};
+  }
+
+  // The block of memory that other plans share ------------------------------------------------------------------------
+  //
+  static void choose_place(Storage& storage, const ValueBlock& block, size_t member) {
+    const auto at = std::find(block.members.begin(), block.members.end(), int32_t(member));
+    if (at == block.members.end()) return;
+    storage.in_block = true;
+    storage.offset = block.offsets[size_t(at - block.members.begin())].count();
+  }
+  void place_inputs() {
+    for (int32_t input : plan_->options.consumed.members)
+      choose_place(plan_->storages[size_t(input)], plan_->options.consumed, size_t(input));
+  }
+  // Members live from their first write on, or up to their last use.
+  void place_in_block() {
+    std::vector<ArenaBlock> members, others;
+    std::vector<Storage*> owners;
+    for (Storage& s : plan_->storages) {
+      if (s.in_block && (s.kind == Storage::kOutput || s.last >= 0)) {
+        members.push_back({s.bytes, std::max(s.first, 0), s.last, Bytes(s.offset)});
+      } else if (s.kind == Storage::kArena && s.first >= 0 && s.bytes >= kLargeBytes && !s.pinned &&
+                 s.device.is_cpu()) {
+        others.push_back({s.bytes, s.first, s.last});
+        owners.push_back(&s);
+      }
+    }
+    const std::vector<bool> fits = place_between(members, plan_->block_bytes(), others);
+    for (size_t i = 0; i < others.size(); ++i) {
+      if (!fits[i]) continue;
+      owners[i]->in_block = true;
+      owners[i]->arena = Storage::kBlock;
+      owners[i]->offset = others[i].offset.count();
+    }
   }
 
   // Memory ----------------------------------------------------------------------------------------------------------
@@ -261,7 +301,7 @@ class Planner : Lowering {
   void place_storages() {
     for (size_t s = 0; s < plan_->storages.size(); ++s) {
       Storage& storage = plan_->storages[s];
-      if (storage.kind != Storage::kArena || storage.first < 0) continue;
+      if (storage.kind != Storage::kArena || storage.first < 0 || storage.in_block) continue;
       storage.arena = arena_of(storage.device);
     }
     for (size_t a = 0; a < plan_->arenas.size(); ++a) place_arena(int32_t(a));

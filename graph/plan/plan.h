@@ -20,6 +20,13 @@ struct Replacement {
   int32_t output, input;
 };
 
+// Values that one plan leaves for another in a single block of memory: their places in it, which both plans know.
+struct ValueBlock {
+  std::vector<int32_t> members;  // outputs of the plan that leaves them, inputs of the other
+  std::vector<Bytes> offsets;    // by member
+  Bytes bytes = {};              // 0: there is no block
+};
+
 struct PlanOptions {
   bool fuse = true;          // run kFused nodes as one kernel; false: node by node
   bool in_place = true;      // a step may write over an operand that no later step reads
@@ -31,6 +38,10 @@ struct PlanOptions {
   std::vector<int32_t> lendable =
       {};  // outputs for which the caller of a run may have spare memory (graph/exec/exec.h)
   std::vector<Replacement> replacements = {};
+  // Each run allocates the block `left`, and writes outputs into it. A run takes over the block `consumed` that its
+  // inputs lie in, and writes over inputs after their last use. Either plan keeps other values in the free parts of its
+  // block, so that both together need little more than the values that live at one time. On the CPU only.
+  ValueBlock left = {}, consumed = {};
   std::string name = {};                  // of the program, for observers
   std::shared_ptr<KeptShelf> shelf = {};  // of the program: where its plans share the results of invariant steps
 };
@@ -38,15 +49,17 @@ struct PlanOptions {
 // A piece of memory that one or more values share.
 struct Storage {
   enum Kind : uint8_t { kInput, kConstant, kArena, kOutput, kImmediate, kStack, kKept };
+  static constexpr int32_t kBlock = -1;  // PlanOptions::left or consumed
   Kind kind = kArena;
   Device device;
   int32_t index = -1;  // of Plan's inputs, constants, immediates, fresh or kept; of kStack: of Frame::stacks
   bool lasts = false;  // most runs find the same contents: an input that lasts, or the result of an invariant step
-  int32_t arena = 0;   // of kArena: index into Plan::arenas
+  int32_t arena = 0;   // of kArena: index into Plan::arenas, or kBlock
   int32_t donor = -1;  // of kOutput: the input whose buffer it takes if that is writable
   Bytes bytes = {};
-  size_t offset = 0;              // of kArena
+  size_t offset = 0;              // of kArena, and of members of the block
   int32_t first = -1, last = -1;  // first step that writes it, last step that uses it (of kOutput: past the end)
+  bool in_block = false;          // a member of the block, or placed between its members
   bool pinned = false;  // of a branch or loop that a program may have, so that its address should always be the same
 };
 
@@ -191,6 +204,7 @@ class Plan {
   // line and the operands. Made on first use.
   const Plan& node_by_node() const;
 
+  Bytes block_bytes() const { return std::max(options.left.bytes, options.consumed.bytes); }
   Bytes arena_bytes() const;  // of one frame
   size_t held_bytes() const;  // in arenas that frames keep now
 

@@ -8,7 +8,8 @@ namespace {
 // More steps would make the check of all pairs slow.
 constexpr int32_t kMost = 64;
 
-// The memory of a storage. An output that may take the memory of an input counts as that memory.
+// The memory of a storage. An output that may take the memory of an input counts as that memory, and members of the
+// block as parts of an arena.
 struct Place {
   Storage::Kind kind;
   int32_t index;
@@ -17,7 +18,8 @@ struct Place {
 
 Place place_of(const Plan& plan, int32_t storage) {
   const Storage& s = plan.storages[size_t(storage)];
-  if (s.kind == Storage::kArena) return {s.kind, s.arena, s.offset, s.offset + s.bytes.count()};
+  if (s.kind == Storage::kArena || s.in_block)
+    return {Storage::kArena, s.in_block ? Storage::kBlock : s.arena, s.offset, s.offset + s.bytes.count()};
   if (s.donor >= 0) return {Storage::kInput, s.donor, 0, 1};
   return {s.kind, s.index, 0, 1};
 }

@@ -106,13 +106,17 @@ class Verifier {
     }
   }
 
-  void check_arena() const {
+  // Arenas and the block, whose inputs live from the start and whose outputs to the end.
+  void check_arena() {
     std::vector<int32_t> order;
     for (size_t s = 0; s < plan_.storages.size(); ++s) {
       const Storage& a = plan_.storages[s];
-      if (a.kind != Storage::kArena || lives_[s].first < 0 || a.bytes == Bytes()) continue;
+      if ((a.kind != Storage::kArena && !a.in_block) || lives_[s].first < 0 || a.bytes == Bytes()) continue;
       if (a.offset % kArenaAlignment) bad("the offset of storage {}, {}, is not aligned", s, a.offset);
-      if (Bytes(a.offset) + a.bytes > plan_.arenas[size_t(a.arena)].bytes) bad("storage {} leaves the arena", s);
+      const Bytes end = a.in_block ? plan_.block_bytes() : plan_.arenas[size_t(a.arena)].bytes;
+      if (Bytes(a.offset) + a.bytes > end) bad("storage {} leaves the arena", s);
+      if (a.kind == Storage::kInput) lives_[s].first = 0;
+      if (a.kind == Storage::kOutput) lives_[s].last = int32_t(plan_.steps.size());
       order.push_back(int32_t(s));
     }
     const auto at = [&](int32_t s) -> const Storage& { return plan_.storages[size_t(s)]; };
@@ -121,7 +125,9 @@ class Verifier {
       for (size_t k = i + 1; k < order.size() && at(order[k]).offset < at(order[i]).offset + at(order[i]).bytes.count();
            ++k) {
         const Life &a = lives_[size_t(order[i])], &b = lives_[size_t(order[k])];
-        if (at(order[i]).arena == at(order[k]).arena && a.first <= b.last && b.first <= a.last)
+        const bool same = at(order[i]).in_block == at(order[k]).in_block &&
+                          (at(order[i]).in_block || at(order[i]).arena == at(order[k]).arena);
+        if (same && a.first <= b.last && b.first <= a.last)
           bad("storages {} and {} overlap while both live", order[i], order[k]);
       }
   }
@@ -188,7 +194,7 @@ std::string describe(const Plan& plan, int32_t view) {
     case Storage::kOutput:
       return fmt::format("out{}{}", s.index, place);
     case Storage::kArena:
-      return fmt::format("[{}]", int64_t(s.offset) + slot.offset);
+      return fmt::format("{}[{}]", s.in_block ? "block" : "", int64_t(s.offset) + slot.offset);
     case Storage::kKept:
       return fmt::format("kept{}{}", s.index, place);
     case Storage::kStack:

@@ -36,7 +36,7 @@ class Copier {
     Node input;
     input.kind = NodeKind::kInput;
     input.types.push_back(from_.type(operand));
-    if (from_.nodes[size_t(operand.node)].kind == NodeKind::kInput) input.name = from_.nodes[size_t(operand.node)].name;
+    input.op = from_.node(operand).op;
     stand_ins_.emplace_back(operand, Operand::of(out.nodes.size()));
     out.inputs.push_back(int32_t(out.nodes.size()));
     out.nodes.push_back(std::move(input));

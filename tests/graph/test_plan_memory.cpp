@@ -136,6 +136,37 @@ TEST_CASE("arenas of random programs stay near the lower bound") {
   CHECK(worst < 1.25);
 }
 
+TEST_CASE("blocks that fit between others stay apart from them") {
+  std::mt19937 random(2);
+  const auto pick = [&](int n) { return int(random() % unsigned(n)); };
+  const auto apart = [](const ArenaBlock& a, const ArenaBlock& b) {
+    return b.last < a.first || a.last < b.first || a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset;
+  };
+  int fitting = 0, all = 0;
+  for (int round = 0; round < 100; ++round) {
+    const int steps = 5 + pick(100);
+    std::vector<ArenaBlock> fixed, blocks;
+    Bytes limit;
+    for (int i = 0; i < steps; ++i) {
+      fixed.push_back({Bytes(size_t(1 + pick(1000)) * 64), 0, steps - i, limit});
+      limit += fixed.back().bytes;
+    }
+    for (int s = 0; s < steps; ++s)
+      blocks.push_back({Bytes(size_t(1 + pick(1000)) * 64), s, std::min(steps, s + pick(4))});
+    const std::vector<bool> fits = place_between(fixed, limit, blocks);
+    all += steps;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (!fits[i]) continue;
+      ++fitting;
+      CHECK(blocks[i].offset + blocks[i].bytes <= limit);
+      for (const ArenaBlock& b : fixed) CHECK(apart(blocks[i], b));
+      for (size_t k = 0; k < i; ++k)
+        if (fits[k]) CHECK(apart(blocks[i], blocks[k]));
+    }
+  }
+  CHECK(fitting * 2 > all);  // all but the first ones, when everything lives
+}
+
 namespace {
 
 void check_packing(const Graph& graph, size_t weight) {
