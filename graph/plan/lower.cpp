@@ -178,6 +178,7 @@ std::vector<int32_t> Lowering::lower_control(const Node& node, const Made& made,
   PlanOptions options = plan_->options;
   options.body = true;
   options.lendable.clear(), options.replacements.clear();
+  options.left = options.consumed = {};
   for (const auto& body : form.bodies) {
     options.places = control.is_loop ? output_places(control.loop, *body) : OutputPlaces();
     control.bodies.push_back(make_plan(*body, options));

@@ -185,6 +185,40 @@ t.test("second derivatives after a first walk", function()
   same(a, b, 1e-3)
 end)
 
+t.test("loops and branches in a run whose residuals take some MB", function()
+  t.skip_in("device", "has too little memory")
+  pg.manual_seed(3)
+  local w, u = (pg.randn(128, 256) * 0.05):attach_grad(), (pg.randn(256, 256) * 0.05):attach_grad()
+  local xs = pg.randn(48, 32, 128)
+  local function step(x, h)
+    h = (x:matmul(w) + h:matmul(u)):tanh()
+    return h, h
+  end
+  local function wide(h)
+    return pg.cond(h:sum():gt(-1e9), function() return (h * u:sum()):sin():sum() end, function() return h:sum() end)
+  end
+  local function looped()
+    local out, h = pg.foreach(step, xs, pg.zeros(32, 256))
+    return (out ^ 2):mean() + wide(h) * 1e-3
+  end
+  local function unrolled()
+    local h, sum = pg.zeros(32, 256), 0
+    for k = 1, 48 do
+      _, h = step(xs[k], h)
+      sum = sum + (h ^ 2):mean() / 48
+    end
+    return sum + (h * u:sum()):sin():sum() * 1e-3
+  end
+  local found = {}
+  local block = pg.nn.block{forward = looped}
+  block:hybridize()
+  for i, f in ipairs{unrolled, looped, function() return block(xs) end} do
+    for _ = 1, 2 do pg.record(f):backward() end
+    found[i] = {w = w.grad + 0, u = u.grad + 0}
+    same(found[1], found[i])
+  end
+end)
+
 -- A process of its own, since peaks last as long as a process.
 t.test("a step needs little more than the parameters, their gradients and what forward keeps", function()
   local path = os.tmpname()
