@@ -169,7 +169,7 @@ int optimize_model(lua_State* L, State& state) {
   }
   signature.training = state.ctx.training;
   PassOptions options;
-  options.kernels = false;
+  options.last = Pass::kShape;
   if (lua_istable(L, 2)) {
     std::vector<std::string> wanted;
     for (int k = 1, n = int(lua_objlen(L, 2)); k <= n; ++k) {

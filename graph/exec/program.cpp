@@ -206,7 +206,7 @@ struct Program::Entry {
     return {
         .name = options.name + " gradient", .static_alloc = options.static_alloc, .static_shape = options.static_shape};
   }
-  // Of a program that is cut into forward and backward.
+  // Of one half: the layouts were chosen for both.
   static PassOptions half_options() {
     PassOptions options;
     options.layouts = false;
@@ -276,7 +276,7 @@ std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Valu
     entry->joint.graph = {};
   } else {
     PassOptions whole;
-    whole.kernels = false;
+    whole.last = Pass::kLayout;
     entry->joint.graph = optimize(std::move(entry->joint.graph), whole);
     Split halves = split(entry->joint);
     Bytes gradients;

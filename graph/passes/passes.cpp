@@ -22,8 +22,8 @@ constexpr Pass kPasses[] = {
      Pass::kClean},                              // sums the gradients of all steps in one product after a loop
     {"bn_fold", fold_batch_norm, Pass::kShape},  // folds batch normalization at inference into the weights before it
     {"recompute", recompute, Pass::kShape},      // rematerializes large values with cheap ops instead of keeping them
+    {"layout", choose_layouts, Pass::kLayout},   // puts the channels last where convolutions are fastest
     {"place", place, Pass::kPlaces},             // keeps what branches and loops decide by on their device
-    {"layout", choose_layouts, Pass::kKernels},  // puts the channels last where convolutions are fastest
     {"epilogue", attach_epilogues,
      Pass::kKernels},                            // makes bias and activation the epilogue of the product before them
     {"parts", compute_parts, Pass::kKernels},    // computes pointwise values in the parts that others read
@@ -112,8 +112,7 @@ class Selection {
   bool runs(const Pass& pass) const {
     for (const auto* list : {&options_.disabled, &environment_})
       if (names(*list, pass.name) || names(*list, "all")) return false;
-    if (pass.run == choose_layouts && !options_.layouts) return false;
-    return options_.kernels || pass.stage < Pass::kPlaces;
+    return pass.stage <= options_.last && (options_.layouts || pass.stage != Pass::kLayout);
   }
 
   // Discards the result of a pass if a device lacks a kernel for it.
@@ -183,8 +182,9 @@ Graph optimize(Graph graph, const PassOptions& options) {
   const Graph before = graph;
   graph = run_stage(selection, Pass::kShape, std::move(graph));
   if (!same_graph(before, graph)) graph = clean(selection, std::move(graph));
-  if (options.kernels) graph = run_stage(selection, Pass::kPlaces, std::move(graph));
-  return run_stage(selection, Pass::kKernels, std::move(graph));
+  for (Pass::Stage stage : {Pass::kLayout, Pass::kPlaces, Pass::kKernels})
+    if (stage <= options.last) graph = run_stage(selection, stage, std::move(graph));
+  return graph;
 }
 
 }  // namespace pg

@@ -20,7 +20,8 @@ struct Pass {
   enum Stage : uint8_t {
     kClean,   // keeps plain ops, so that other transforms may follow; runs to a fixed point
     kShape,   // changes which ops compute; runs once, followed by kClean
-    kPlaces,  // moves values between devices; runs once, after all others but kKernels
+    kLayout,  // chooses how values lie in memory
+    kPlaces,  // moves values between devices
     kKernels  // makes fused nodes and ops that only kernels have: the last stage before planning
   };
   const char* name;
@@ -33,8 +34,8 @@ std::span<const Pass> passes();
 
 struct PassOptions {
   std::vector<std::string> disabled;  // names, in addition to PERIGEE_DISABLE_PASSES ("fuse,cse"; "all")
-  bool kernels = true;                // false skips kPlaces and kKernels, for graphs that will be split or joined first
-  bool layouts = true;                // false skips the choice of layouts, for one half of a program with gradients
+  Pass::Stage last = Pass::kKernels;  // the last stage that runs, of a graph that will be split or joined first
+  bool layouts = true;                // false skips kLayout, for one half of a program whose layouts are chosen
   bool verify = false;  // verifies after each pass; always on in debug builds and with PERIGEE_VERIFY_PASSES
 };
 

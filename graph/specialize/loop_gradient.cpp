@@ -145,7 +145,7 @@ Specializer::StepBack Specializer::step_back_again(const Applied& applied, const
 Specializer::StepBack Specializer::step_back_kept(const Applied& applied, Specialized joint) {
   const Layout at(applied.control.loop, applied.in.size());
   PassOptions whole;
-  whole.kernels = false;
+  whole.last = Pass::kShape;
   joint.graph = optimize(std::move(joint.graph), whole);
   Split halves = split(joint, applied.control.loop.recompute);
   StepBack step;

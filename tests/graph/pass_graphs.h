@@ -17,7 +17,7 @@ namespace pg::test {
 
 inline PassOptions pass_options(bool kernels, std::vector<std::string> disabled = {}) {
   PassOptions out;
-  out.kernels = kernels;
+  if (!kernels) out.last = Pass::kShape;
   out.disabled = std::move(disabled);
   out.verify = true;
   return out;
