@@ -260,3 +260,33 @@ t.test("the gradient of norm with p below 1 is 0 at elements that are 0", functi
   pg.record(function() return x:norm(0.5) end):backward()
   t.close(x.grad, pg.tensor({0, 1, 0}))
 end)
+
+-- Strided operands come in runs, which differ from the dense ones that a program is compiled for.
+t.test("sums of computed values over strided operands, as in eager mode", function()
+  pg.manual_seed(5)
+  local function shifted(x) return x[{{}, {}, {2, -1}}] - x[{{}, {}, {1, -2}}] end
+  local programs = {
+    {{256, 256}, function(x) return x:t():exp() end},
+    {{256, 256}, function(x) return x[{{}, {1, 200}}]:exp() end},
+    {{256, 256}, function(x) return x[{{3, 250}, {5, 133}}]:sin() end},
+    {{64, 512}, function(x) local a, b = unpack(x:chunk(2, -1)) return b:exp() + a * a - b - 1 end},
+    {{4, 8, 32, 160}, shifted},
+    {{3, 40, 9, 50}, function(x) return x:permute(1, 3, 4, 2) * 2 end},
+    {{300, 140}, function(x) return x * x[{{}, {1, 1}}] + x:narrow(1, 1, 1) end},
+    {{2, 5000}, function(x) return x[{{}, {1, 4999}}] * 3 end},
+  }
+  local sums = {
+    function(x) return x:sum() end, function(x) return x:mean() end, function(x) return x:square():sum() end,
+    function(x) return x:norm() end, function(x) return x:sum(1) end, function(x) return x:sum(-1) end,
+    function(x) return x:sum() + x:square():mean() end, function(x) return x:amax() - x:amin() end,
+  }
+  for _, dtype in ipairs{"float32", "float64", "bfloat16", "float16"} do
+    for i, program in ipairs(programs) do
+      local x = (pg.rand(unpack(program[1])) - 0.4):to(dtype)
+      for k, sum in ipairs(sums) do
+        local function f(y) return sum(program[2](y):float()) end
+        t.close(pg.jit(f)(x), f(x), {rtol = 2e-4, atol = 1e-3, what = ("%s: program %d, sum %d"):format(dtype, i, k)})
+      end
+    end
+  end
+end)

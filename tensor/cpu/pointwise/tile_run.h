@@ -405,9 +405,10 @@ class TileRun {
     for (size_t k = 0; k < sizes_.size(); ++k) store(k, place, &totals[k], 1);
   }
 
-  // Joins the elements from `begin` on, block by block.
+  // Joins the elements from `begin` on, block by block. The program that adds up needs a whole block in one call: it
+  // sums by place in the call.
   void add(Worker& worker, Totals& totals, int64_t begin, int64_t n) const {
-    const bool adding = !adding_->instructions.empty() && gathers_.empty();
+    const bool adding = !adding_->instructions.empty() && gathers_.empty() && !layout_.runs;
     const int64_t block = adding ? loops(0).block : kTotalsBlock;
     for (int64_t i = 0; i < n; i += block) {
       const int64_t first = begin + i, count = std::min(block, n - i);
