@@ -48,8 +48,7 @@ class Recompute {
   const Plan& plan(const Operand& value) const { return plans_[size_t(value.node)]; }
 
   static bool is_cheap(const Node& node) {
-    return node.has(kCheap) && fuses(node.types[0].device) &&
-           (node.types[0].dtype == DType::kFloat32 || node.types[0].dtype == DType::kFloat64);
+    return node.has(kCheap) && fuses(node.types[0].device) && is_float(node.types[0].dtype);
   }
 
   void choose(int32_t i) {

@@ -307,9 +307,10 @@ namespace {
 
 // Two residual units of a training step without their products: relu(norm(a)), relu(norm(b) + first), and the nodes of
 // backward that read them.
-Graph kept_activations(int64_t positions, bool keep_source) {
+Graph kept_activations(int64_t positions, bool keep_source, DType dtype = DType::kFloat32, bool rows = false) {
   GraphSketch g;
-  const Operand a = g.input("a", {2, 8, positions}), gamma = g.input("gamma", {8}), beta = g.input("beta", {8});
+  const Operand a = g.input("a", rows ? Dims{2 * positions, 8} : Dims{2, 8, positions}, dtype),
+                gamma = g.input("gamma", {8}, dtype), beta = g.input("beta", {8}, dtype);
   const Operand x = g.op("neg", {a});
   const Operand normal = g.op("batch_norm_train", {x, Operand(), Operand(), gamma, beta});
   const Operand first = g.op("relu", {normal}), second = g.op("relu", {g.op("add", {normal, a})});
@@ -349,6 +350,23 @@ TEST_CASE("recompute: returns the same bits") {
     CHECK(difference(graph, recompute(graph), in) == "");
     CHECK(difference(graph, optimize(graph, pass_options(true)), in) == "");
   }
+}
+
+TEST_CASE("recompute: returns the same bits in 16 bits, of images and rows") {
+  Context ctx;
+  for (DType dtype : {DType::kBFloat16, DType::kFloat16})
+    for (bool rows : {false, true}) {
+      const Graph graph = kept_activations(20003, true, dtype, rows);
+      const auto input = [&](Dims shape, double start, double step) {
+        Value in[1] = {range(shape, start, step)};
+        return apply(ctx, op_named<"to">(), in, make_attrs(op_named<"to">(), {{"dtype", dtype}}))[0];
+      };
+      const std::vector<Value> in = {input(rows ? Dims{40006, 8} : Dims{2, 8, 20003}, -3, 1.9e-5),
+                                     input({8}, -0.6, 0.3), input({8}, 0.1, -0.2)};
+      CHECK(has_op(recompute(graph), "batch_norm_apply"));
+      CHECK(difference(graph, recompute(graph), in) == "");
+      CHECK(difference(graph, optimize(graph, pass_options(true)), in) == "");
+    }
 }
 
 TEST_CASE("recompute: a chain of sums is rematerialized from its start") {
