@@ -99,6 +99,7 @@ void add_channels_last_ops(Registry& r) {
       last<plain_avg_pool>("avg_pool_last", "Mean pooling of (N, spatial..., C).", r.require("avg_pool2d")),
   };
   rows[0].with_epilogue = op_named<"conv_act_last">;
+  rows[4].accepts = "max_pool_last";
   OpDef by_weight =
       last<plain_conv_by_input>("conv_by_weight_last", "The gradient of conv_last by its weights, (O, I, spatial...).",
                                 r.require("conv_by_weight"));
