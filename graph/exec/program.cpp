@@ -1,6 +1,8 @@
 #include "graph/exec/program.h"
 
 #include <algorithm>
+#include <cstring>
+#include <numeric>
 
 #include "graph/exec/kept.h"
 #include "graph/ir/history.h"
@@ -168,7 +170,7 @@ struct Program::Entry {
   std::shared_ptr<const Plan> backward_plan(Context& ctx) {
     const std::lock_guard lock(mutex);
     if (!backward) {
-      PlanOptions plan = plan_options();
+      PlanOptions plan = plan_options(kept);
       plan.name += " backward";
       plan.consumed = residuals;
       if (lends)
@@ -212,12 +214,14 @@ struct Program::Entry {
     options.layouts = false;
     return options;
   }
-  PlanOptions plan_options() const {
+  // inputs: by input of the plan, the input of the call.
+  PlanOptions plan_options(std::span<const int32_t> inputs) const {
     PlanOptions plan;
     plan.name = options.name;
     plan.static_alloc = options.static_alloc;
     plan.shelf = shelf;
-    plan.pack = !signature.recording;  // the parameters are updated after the run
+    for (size_t i = 0; signature.recording && i < inputs.size(); ++i)
+      if (signature.flows[size_t(inputs[i])] != Flow::kNone) plan.changing.push_back(int32_t(i));
     if (joint.heads.empty()) plan.lendable = options.lendable, plan.replacements = options.replacements;
     return plan;
   }
@@ -287,7 +291,9 @@ std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Valu
     entry->kept = std::move(halves.kept);
   }
   entry->nodes = entry->program.nodes.size() + entry->backward_graph.nodes.size();
-  PlanOptions options = entry->plan_options();
+  std::vector<int32_t> all(inputs.size());
+  std::iota(all.begin(), all.end(), 0);
+  PlanOptions options = entry->plan_options(all);
   if (!entry->joint.heads.empty()) options.left = place_residuals(entry->program, entry->joint.outputs);
   entry->forward = make_plan(entry->program, options);
   entry->residuals = block_left_by(*entry->forward, entry->joint.outputs, entry->kept.size());

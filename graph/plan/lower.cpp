@@ -178,7 +178,7 @@ std::vector<int32_t> Lowering::lower_control(const Node& node, const Made& made,
   PlanOptions options = plan_->options;
   options.body = true;
   options.lendable.clear(), options.replacements.clear();
-  options.left = options.consumed = {};
+  options.left = options.consumed = {}, options.changing.clear();
   for (const auto& body : form.bodies) {
     options.places = control.is_loop ? output_places(control.loop, *body) : OutputPlaces();
     control.bodies.push_back(make_plan(*body, options));
@@ -322,11 +322,17 @@ void Lowering::prepare(Draft& step, PrepareFn make) {
   if (!step.prepared || step.prepared->scratch_bytes == 0) return;
   step.scratch = {add_scratch(layout(step.out[0]).type.device, Bytes(step.prepared->scratch_bytes))};
 }
+bool Lowering::is_changing(int32_t value) const {
+  const auto& changing = plan_->options.changing;
+  const Storage& s = storage_of(value);
+  return s.kind == Storage::kInput && std::find(changing.begin(), changing.end(), s.index) != changing.end();
+}
 bool Lowering::may_last(int32_t value) {
   const Storage& s = storage_of(value);
   const auto changes = [&](const Replacement& r) { return r.input == s.index; };
   const auto& replaced = plan_->options.replacements;
-  const bool given = s.kind == Storage::kInput && std::none_of(replaced.begin(), replaced.end(), changes);
+  const bool given =
+      s.kind == Storage::kInput && !is_changing(value) && std::none_of(replaced.begin(), replaced.end(), changes);
   return (given || s.kind == Storage::kConstant || s.lasts) && layout(value).contiguous;
 }
 

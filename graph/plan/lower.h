@@ -65,7 +65,8 @@ class Lowering {
   std::shared_ptr<Plan> plan_;
   std::vector<PlanValue> values_;
   std::vector<Draft> drafts_;
-  bool keeps_source_ = false;  // see Plan::source
+  bool is_changing(int32_t value) const;  // see PlanOptions::changing
+  bool keeps_source_ = false;             // see Plan::source
 
  private:
   int32_t add_storage(Storage::Kind kind, const Type& type, int32_t index = -1);

@@ -385,7 +385,7 @@ class Planner : Lowering {
     step.prepared = d.prepared.get();
     plan_->prepared.push_back(d.prepared);
     const int packed = d.prepared->packed_input;
-    if (packed < 0) return;
+    if (packed < 0 || is_changing(d.in[size_t(packed)])) return;
     for (const Storage& s : plan_->storages)
       if (s.donor >= 0 && s.donor == values_[size_t(d.in[size_t(packed)])].storage) return;  // changes at every run
     step.pack = int32_t(plan_->packs.size());

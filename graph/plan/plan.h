@@ -31,13 +31,14 @@ struct PlanOptions {
   bool fuse = true;          // run kFused nodes as one kernel; false: node by node
   bool in_place = true;      // a step may write over an operand that no later step reads
   bool prepare = true;       // use prepared kernels
-  bool pack = true;          // pack weights; not for programs whose parameters change from run to run
+  bool pack = true;          // pack weights
   bool static_alloc = true;  // frames keep their arena between runs
   bool body = false;  // of a branch or loop: the caller provides its memory, and every output is a separate array
   OutputPlaces places = {};  // of the body of a loop
   std::vector<int32_t> lendable =
       {};  // outputs for which the caller of a run may have spare memory (graph/exec/exec.h)
   std::vector<Replacement> replacements = {};
+  std::vector<int32_t> changing = {};  // inputs that change after most runs, as parameters in training: not packed
   // Each run allocates the block `left`, and writes outputs into it. A run takes over the block `consumed` that its
   // inputs lie in, and writes over inputs after their last use. Either plan keeps other values in the free parts of its
   // block, so that both together need little more than the values that live at one time. On the CPU only.
