@@ -11,6 +11,7 @@ local library = core.require("hybrid.library")
 local models = core.require("hybrid.host_functions")
 local frames = core.require("hybrid.frames")
 local interpret = core.require("hybrid.interpret")
+local place = core.require("hybrid.place")
 local log = {}
 
 local rawget, rawset, type, next, ipairs = rawget, rawset, type, next, ipairs
@@ -416,9 +417,10 @@ core.require("hybrid.foreign_calls")(Log, read_deeply)
 -- Arguments --------------------------------------------------------------------------------------------------------------------------
 
 local function add_arguments(w, n, arguments, names)
+  local packed = place.are_packed(n)
   for i = 1, n do
     local value = arguments[i]
-    local p = {argument = i, value = value, name = names and names[i]}
+    local p = {argument = i, packed = packed, value = value, name = names and names[i]}
     w.places[#w.places + 1] = p
     add_value(w, p)
     local node = p.target

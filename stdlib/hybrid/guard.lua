@@ -279,14 +279,14 @@ local function list_refs(list)
   return n
 end
 
--- Returns functions f(a1, …, ...) that return their tensors followed by ....
-local function build_fetches(fetches, parameters, base)
+-- Returns functions f(a1, …, ...) that return the values of their expressions {refs, text} followed by ....
+local function build_values(items, parameters, base)
   local functions, i = {}, 1
   local vararg = parameters == "" and "..." or parameters .. ", ..."
-  while i <= #fetches do
+  while i <= #items do
     local chunk, list = chunks.new(), {}
-    while i <= #fetches and #list < chunks.compares and chunk.slots + chunk:needs(fetches[i].refs) <= chunks.slots do
-      list[#list + 1] = resolve(chunk, fetches[i].refs, fetches[i].text)
+    while i <= #items and #list < chunks.compares and chunk.slots + chunk:needs(items[i].refs) <= chunks.slots do
+      list[#list + 1] = resolve(chunk, items[i].refs, items[i].text)
       i = i + 1
     end
     chunk.lines[#chunk.lines + 1] = "return " .. concat(list, ", ") .. ", ..."
@@ -325,23 +325,27 @@ local function run_after(functions) for i = 1, #functions do functions[i]() end 
 
 local changed = "an environment, a shared variable or a metatable of values was replaced"
 
+local kMostResults = 100   -- the most results that one statement lists
+
 --- guard.build(spec) -> exec, the function of an entry. exec(n, a1, …) returns the results of the call. If a check
 --- fails or the program refuses the call, it returns what miss(entry, id, n, a1, …) returns. spec: entry, n (the number
 --- of arguments), guards, program, run, fetches, writes (a template of hybrid/write_back.lua), miss, epoch
 --- (core.graphs.epoch during the trace), written (variables that the function assigns), before and after (lists of
 --- functions called around each run, or nil).
 function guard.build(spec)
-  local parameters = names("a", spec.n)
+  local packed = place.are_packed(spec.n)
+  local parameters = packed and "A" or names("a", spec.n)
   local base = {type = type, rawget = rawget, rawequal = rawequal, getmetatable = getmetatable, count = count, same_keys = same_keys,
     same = make_same(spec.written)}
   local checks = build_checks(spec.guards, parameters, base)
   local main = chunks.new()
-  local passed = spec.n > 0 and ", " .. parameters or ""
+  local passed = packed and ", ..." or spec.n > 0 and ", " .. parameters or ""
   local function object(value) return main:name({object = value}) end
   local entry, miss = object(spec.entry), object(spec.miss)
-  main.lines[1] = "if n ~= " .. spec.n .. " then return " .. miss .. "(" .. entry .. ", 0, n, " .. (spec.n > 0 and parameters .. ", ..." or "...") .. ") end"
+  main.lines[1] = "if n ~= " .. spec.n .. " then return " .. miss .. "(" .. entry .. ", 0, n, " .. (packed and "..." or spec.n > 0 and parameters .. ", ..." or "...") .. ") end"
   main.lines[2] = "if " .. object(core.graphs) .. ".epoch ~= " .. spec.epoch .. " then return " .. miss .. "(" .. entry .. ", \"" .. changed ..
     "\", n" .. passed .. ") end"
+  if packed then main.lines[3] = "local A = {...}" end
   for _, check in ipairs(checks) do
     main.lines[#main.lines + 1] = "do local id = " .. object(check) .. "(" .. parameters .. ")\n  if id then return " .. miss .. "(" ..
       entry .. ", id, n" .. passed .. ") end end"
@@ -351,23 +355,23 @@ function guard.build(spec)
       miss .. "(" .. entry .. ", reason, n" .. passed .. ") end end"
   end
   local fetches, inputs, apart = spec.fetches, {}, spec.guards.apart
-  local function fetch_all(list)
-    local functions, text = build_fetches(list, parameters, base), nil
+  local function values_of(list, own)
+    local functions, text = build_values(list, own, base), nil
     for i = #functions, 1, -1 do
-      text = object(functions[i]) .. "(" .. parameters .. (text and (spec.n > 0 and ", " or "") .. text or "") .. ")"
+      text = object(functions[i]) .. "(" .. own .. (text and (own == "" and "" or ", ") .. text or "") .. ")"
     end
     return text
   end
   if apart then
-    main.lines[#main.lines + 1] = "if not " .. object(apart.check) .. "(" .. fetch_all(apart.fetches) .. ") then return " .. miss .. "(" ..
+    main.lines[#main.lines + 1] = "if not " .. object(apart.check) .. "(" .. values_of(apart.fetches, parameters) .. ") then return " .. miss .. "(" ..
       entry .. ", " .. apart.id .. ", n" .. passed .. ") end"
   end
-  local writes = spec.writes
+  local writes, rest = spec.writes, parameters == "" and "R, V" or "R, V, " .. parameters
   local small = list_refs(fetches) + writes.slots + main.slots + 4 <= chunks.slots and #fetches <= 120 and writes.statements <= 60
   if small then
     for i, fetch in ipairs(fetches) do inputs[i] = resolve(main, fetch.refs, fetch.text) end
   else
-    inputs[1] = fetch_all(fetches)
+    inputs[1] = values_of(fetches, parameters)
   end
   local call = object(spec.run) .. "(" .. object(spec.program) .. (#inputs > 0 and ", " .. concat(inputs, ", ") or "") .. ")"
   local refused = "return " .. miss .. "(" .. entry .. ", %s, n" .. passed .. ") end"
@@ -380,16 +384,18 @@ function guard.build(spec)
     main.lines[#main.lines + 1] = "local R = {" .. call .. "}"
     main.lines[#main.lines + 1] = "if R[1] == nil and R[2] then " .. refused:format("R[2]")
     main.lines[#main.lines + 1] = "local V = {}"
-    local rest = parameters == "" and "R, V" or "R, V, " .. parameters
     for _, f in ipairs(build_writes(writes:items_large(), rest, base)) do
       main.lines[#main.lines + 1] = object(f) .. "(" .. rest .. ")"
     end
   end
   if spec.after then main.lines[#main.lines + 1] = object(run_after) .. "(" .. object(spec.after) .. ")" end
   main.lines[#main.lines + 1] = entry .. ".hits = " .. entry .. ".hits + 1"
-  local refs, results = writes:results(small)
-  main:add(refs, "return " .. results)
-  return main:build("n" .. (spec.n > 0 and ", " .. parameters or "") .. ", ...", base, base_names)
+  if #writes.result_list > kMostResults then main.lines[#main.lines + 1] = "return " .. values_of(writes:result_items(), rest)
+  else
+    local refs, results = writes:results(small)
+    main:add(refs, "return " .. results)
+  end
+  return main:build("n" .. (spec.n > 0 and not packed and ", " .. parameters or "") .. ", ...", base, base_names)
 end
 
 return guard

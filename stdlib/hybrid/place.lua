@@ -50,9 +50,17 @@ local function node_address(node)
   return {{object = node.table}}, "$1"
 end
 
+-- The most arguments that generated functions take as parameters: a function of LuaJIT has at most 200 variables and 250
+-- stack slots. More arguments are passed in the table A.
+local kMostParameters = 60
+
+--- place.are_packed(n) -> whether generated functions take the arguments of a call with n arguments in the table A
+--- instead of the parameters a1, a2 ….
+function place.are_packed(n) return n > kMostParameters end
+
 --- place.address(p) -> refs, text: an expression for the value at the place.
 function place.address(p)
-  if p.argument then return {}, "a" .. p.argument end
+  if p.argument then return {}, (p.packed and "A[%d]" or "a%d"):format(p.argument) end
   if p.cell then return {{cell = p.owner, index = p.index, id = p.cell}}, "$1" end
   local refs, text = node_address(p.node)
   refs = copy(refs)

@@ -195,8 +195,15 @@ local function list_of(names, values)
   return all, table.concat(parts, ", ")
 end
 
+-- A call of more values gets them from a table, since each would take a slot of the stack while the call is prepared.
+local kMostPassed = 100
+
 local function delivery_item(names, d)
   local refs, text = list_of(names, d.values)
+  if #d.values > kMostPassed then
+    refs[#refs + 1] = {object = unpack}
+    text = ("$%d({%s}, 1, %d)"):format(#refs, text, #d.values)
+  end
   refs[#refs + 1] = {object = d.f}
   return {refs = refs, text = "$" .. #refs .. "(" .. text .. ")"}
 end
@@ -265,6 +272,16 @@ function Template:items_large() return statements(self, large_names, "") end
 --- templates:results(small) -> refs, text of the list of results, with the names of small or large entries.
 function Template:results(small)
   return list_of(small and small_names or large_names, self.result_list)
+end
+
+--- templates:result_items() -> the results as a list of {refs, text}, with the names of large entries.
+function Template:result_items()
+  local items = {}
+  for i, v in ipairs(self.result_list) do
+    local refs, text = expression(large_names, v)
+    items[i] = {refs = refs, text = text}
+  end
+  return items
 end
 
 return template

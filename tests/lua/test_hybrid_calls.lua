@@ -112,6 +112,94 @@ t.test("hundreds of parameters, results and assignments", function()
   t.check(traces(net) <= 6, traces(net) .. " traces")
 end)
 
+local function total(...)
+  local sum = 0
+  for i = 1, select("#", ...) do sum = sum + (select(i, ...)) end
+  return sum
+end
+
+-- LuaJIT allows a function 200 variables and 250 slots of the stack.
+t.test("hundreds of arguments and results", function()
+  t.skip_in("gcstress", "a large heap")
+  for _, n in ipairs{59, 60, 61, 100, 101, 150, 250, 300} do
+    local function list(first)
+      local xs = {}
+      for i = 1, n do xs[i] = pg.tensor(first or i) end
+      return xs
+    end
+    local sum = n * (n + 1) / 2
+    local net = nn.block{forward = function(_, ...) return total(...) end}
+    net:hybridize()
+    local echo = pg.jit(function(...)
+      for i = 1, select("#", ...) do (select(i, ...)):add_(1) end
+      return ...
+    end)
+    for _, f in ipairs{pg.jit(total), net} do
+      for _ = 1, 3 do t.equal(f(unpack(list())):item(), sum) end
+      t.equal(traces(f), 1)
+      t.equal(f(pg.tensor(3)):item(), 3)
+      t.equal(f(unpack(list(2))):item(), 2 * n)
+      local same = list()
+      for i = 1, n do same[i] = same[1] end
+      t.equal(f(unpack(same)):item(), n)
+      local xs = list()
+      for i = 1, n do xs[i]:attach_grad() end
+      pg.record(function() return f(unpack(xs)) end):backward()
+      t.equal({xs[1].grad:item(), xs[n].grad:item()}, {1, 1})
+    end
+    for _ = 1, 3 do
+      local xs = list()
+      local ys = {echo(unpack(xs))}
+      t.check(#ys == n and rawequal(ys[n], xs[n]))
+      t.equal({ys[1]:item(), ys[n]:item()}, {2, n + 1})
+    end
+    local numbers, scaled = {}, pg.jit(function(x, ...) return x * total(...) end)
+    for i = 1, n do numbers[i] = i end
+    for _ = 1, 2 do t.equal(scaled(pg.tensor(1), unpack(numbers)):item(), sum) end
+    numbers[n] = 0
+    t.equal(scaled(pg.tensor(1), unpack(numbers)):item(), sum - n)
+    t.equal(scaled:cache_info().last_retrace, ("argument %d was %d, is 0"):format(n + 1, n))
+    local spread = pg.jit(function(x)
+      local ys = {}
+      for i = 1, n do ys[i] = x + i end
+      return unpack(ys)
+    end)
+    for _ = 1, 3 do
+      local ys = {spread(pg.tensor(1))}
+      t.equal({#ys, ys[1]:item(), ys[n]:item()}, {n, 2, n + 1})
+    end
+  end
+end)
+
+t.test("hundreds of arguments of a branch, of variables around it, and of values handed over after a run", function()
+  t.skip_in("gcstress", "a large heap")
+  local xs, names = {}, {}
+  for i = 1, 50 do xs[i], names[i] = pg.tensor(i), "x" .. i end
+  local text = table.concat(names, ", ")
+  local make = assert(loadstring(("local %s = ... return function() return %s end"):format(text, text:gsub(", ", " + "))))
+  local fs = {}
+  for i = 1, 6 do fs[i] = make(unpack(xs)) end
+  local a, b, c, d, e, f = unpack(fs)
+  for i = 1, 3 do
+    t.equal(pg.loop(i, function(_, s) return s + a() + b() + c() + d() + e() + f() end, pg.tensor(0)):item(), i * 6 * 1275)
+  end
+  for i = 1, 5 do for k = 1, 50 do xs[50 * i + k] = pg.tensor(1) end end
+  t.equal(pg.cond(pg.tensor(true), total, total, unpack(xs)):item(), 1275 + 250)
+  local layer = nn.Embedding(10, 4, {sparse_grad = true}):initialize()
+  local rows = pg.tensor({1, 3, 3}, {dtype = "int64"})
+  local lookups = pg.jit(function(x)
+    return (pg.record(function()
+      local s = 0
+      for _ = 1, 150 do s = s + layer(x):sum() end
+      return s
+    end))
+  end)
+  for _ = 1, 2 do
+    lookups(rows):backward()
+    t.equal(layer.weight.grad:sum(2), pg.tensor{600, 0, 1200, 0, 0, 0, 0, 0, 0, 0})
+  end
+end)
+
 t.test("numbers of arguments, recursion, tables handed over twice, released tensors", function()
   local f = pg.jit(function(...)
     local n, sum = select("#", ...), 0
