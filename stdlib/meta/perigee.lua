@@ -1767,7 +1767,7 @@ function Tensor:max_unpool2d(indices, kernel_size, stride, padding, output_size,
 ---@overload fun(self: perigee.Tensor, indices: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], output_size?: integer|integer[], index_base?: integer}): perigee.Tensor
 function Tensor:max_unpool3d(indices, kernel_size, stride, padding, output_size, index_base) end
 
----The larger of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.
+---The larger of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient, and where one is NaN each gets all of it.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function Tensor:maximum(y) end
@@ -1797,7 +1797,7 @@ function Tensor:median(dim, keepdim, index_base) end
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function Tensor:min(dim, keepdim, index_base) end
 
----The smaller of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.
+---The smaller of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient, and where one is NaN each gets all of it.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function Tensor:minimum(y) end
@@ -2136,7 +2136,7 @@ function Tensor:ravel() end
 ---@return perigee.Tensor out
 function Tensor:reciprocal() end
 
----max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0.
+---max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0, and that at NaN passes.
 ---@return perigee.Tensor out
 function Tensor:relu() end
 
@@ -6775,7 +6775,7 @@ function pg.max_unpool2d(x, indices, kernel_size, stride, padding, output_size, 
 ---@overload fun(x: perigee.Tensor, indices: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], output_size?: integer|integer[], index_base?: integer}): perigee.Tensor
 function pg.max_unpool3d(x, indices, kernel_size, stride, padding, output_size, index_base) end
 
----The larger of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.
+---The larger of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient, and where one is NaN each gets all of it.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -6816,7 +6816,7 @@ function pg.meshgrid(tensors, indexing) end
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function pg.min(x, dim, keepdim, index_base) end
 
----The smaller of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.
+---The smaller of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient, and where one is NaN each gets all of it.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -7273,7 +7273,7 @@ function pg.ravel(x) end
 ---@return perigee.Tensor out
 function pg.reciprocal(x) end
 
----max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0.
+---max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0, and that at NaN passes.
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.relu(x) end

@@ -78,7 +78,7 @@ PERIGEE_UNARY(Hardsigmoid, "hardsigmoid", kFloats, Relu6()(x + V(3)) / V(6))
 PERIGEE_UNARY(Hardswish, "hardswish", kFloats, Relu6()(x + V(3)) * x / V(6))
 PERIGEE_UNARY(Softsign, "softsign", kFloats, x / (V(1) + abs(x)))
 // Derivatives: of the cotangent x and the op's output y.
-PERIGEE_BINARY(ReluGrad, "relu_grad", kNumbers, select_or_zero(y > V(0), x))
+PERIGEE_BINARY(ReluGrad, "relu_grad", kNumbers, select(y <= V(0), V(0), x))
 PERIGEE_BINARY(TanhGrad, "tanh_grad", kFloats, (V(1) - y * y) * x)
 PERIGEE_BINARY(SigmoidGrad, "sigmoid_grad", kFloats, (V(1) - y) * y * x)
 

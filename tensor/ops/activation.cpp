@@ -52,6 +52,7 @@ OpDef checked(OpDef op, InferFn infer) {
 }
 
 Var positive(Vjp& c) { return call<"gt">(c.in(0), 0.0); }
+Var negative(Vjp& c) { return call<"le">(c.in(0), 0.0); }  // not NaN: its gradient is that of a positive number
 
 // exp(min(x, 0) / scale). out + alpha would lose the digits of small derivatives.
 Var exp_of_negative(Vjp& c, double scale) {
@@ -63,6 +64,12 @@ Var exp_of_negative(Vjp& c, double scale) {
 Var inside(Vjp& c, double low, double high) {
   const Var mask = call<"logical_and">(call<"gt">(c.in(0), low), call<"lt">(c.in(0), high));
   return call<"where">(mask, c.dy(), 0.0);
+}
+
+// dy where low < x < high, and where x is NaN.
+Var unless_outside(Vjp& c, double low, double high) {
+  const Var mask = call<"logical_or">(call<"le">(c.in(0), low), call<"ge">(c.in(0), high));
+  return call<"where">(mask, 0.0, c.dy());
 }
 
 // d/dx (x Phi(x)) = Phi(x) + x phi(x). The tanh form is x s with s = sigmoid(u), so s + x s (1 - s) u'. Neither cancels
@@ -129,7 +136,7 @@ std::vector<Var> decompose_prelu(Rule& c) {
 static void add_rectifiers(Registry& r) {
   static const OpDef kRows[] = {
       {.name = "relu",
-       .doc = "max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0.",
+       .doc = "max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0, and that at NaN passes.",
        .example = "return pg.tensor({-1, 2}):relu()",
        .inputs = {{"x", kNumeric, Arity::kOne, 0.2, 2}},
        .result = Result::kSame,
@@ -138,7 +145,7 @@ static void add_rectifiers(Registry& r) {
        .traits = kPointwise | kIdempotent | kCheap,
        .epilogue = [](const AttrReader&) { return Epilogue{"relu"}; }},
       {.name = "relu_grad",
-       .doc = "dy where y is positive, else 0: the derivative of relu from its output.",
+       .doc = "dy where y is positive or NaN, else 0: the derivative of relu from its output.",
        .example = "return pg.tensor({-1, 2}):relu()",
        .inputs = {{"dy", kNumeric}, {"y", kNumeric, Arity::kOne, 0.2, 2}},
        .vjp = {[](Vjp& c) { return call<"relu_grad">(c.dy(), c.in(1)); }, [](Vjp&) { return Var(); }},
@@ -149,7 +156,7 @@ static void add_rectifiers(Registry& r) {
        .example = "return pg.tensor({-1, 2, 8}):relu6()",
        .inputs = {{"x", kNumeric, Arity::kOne, 0.2, 2}},
        .result = Result::kSame,
-       .vjp = {[](Vjp& c) { return inside(c, 0, 6); }},
+       .vjp = {[](Vjp& c) { return unless_outside(c, 0, 6); }},
        .vjp_uses = "x",
        .traits = kPointwise | kIdempotent,
        .epilogue = [](const AttrReader&) { return Epilogue{"relu6"}; }},
@@ -174,7 +181,7 @@ static void add_rectifiers(Registry& r) {
           "by exponential linear units, 2015.",
           "return pg.tensor({-1, 2}):elu()", {number("alpha", 1, "minus the limit at -inf")},
           [](Vjp& c) {
-            return call<"where">(positive(c), c.dy(), c.dy() * exp_of_negative(c, 1) * c.attr<double>("alpha"));
+            return call<"where">(negative(c), c.dy() * exp_of_negative(c, 1) * c.attr<double>("alpha"), c.dy());
           },
           "x"),
       checked(activation(
@@ -183,7 +190,7 @@ static void add_rectifiers(Registry& r) {
                   "Continuously differentiable exponential linear units, 2017.",
                   "return pg.tensor({-1, 2}):celu(0.5)", {number("alpha", 1, "minus the limit at -inf, not 0")},
                   [](Vjp& c) {
-                    return call<"where">(positive(c), c.dy(), c.dy() * exp_of_negative(c, c.attr<double>("alpha")));
+                    return call<"where">(negative(c), c.dy() * exp_of_negative(c, c.attr<double>("alpha")), c.dy());
                   },
                   "x"),
               infer_celu),
@@ -194,14 +201,15 @@ static void add_rectifiers(Registry& r) {
           "return pg.tensor({-1, 2}):selu()", {},
           [](Vjp& c) {
             const Var below = c.dy() * exp_of_negative(c, 1) * (kSeluScale * kSeluAlpha);
-            return call<"where">(positive(c), c.dy() * kSeluScale, below);
+            return call<"where">(negative(c), below, c.dy() * kSeluScale);
           },
           "x"),
       checked(
           activation(
               "hardtanh", "x limited to [min_val, max_val].", "return pg.tensor({-3, 0.5}):hardtanh()",
               {number("min_val", -1, "the lower limit"), number("max_val", 1, "the upper limit, not below min_val")},
-              [](Vjp& c) { return inside(c, c.attr<double>("min_val"), c.attr<double>("max_val")); }, "x", -0.9, 0.9),
+              [](Vjp& c) { return unless_outside(c, c.attr<double>("min_val"), c.attr<double>("max_val")); }, "x", -0.9,
+              0.9),
           infer_hardtanh),
       activation(
           "softshrink", "x moved towards 0 by lambda, and 0 where |x| is at most lambda.",

@@ -42,25 +42,34 @@ Var pow_exponent_grad(Vjp& c) {
   return c.dy() * c.out() * log_of(call<"where">(flat, 1.0, x));
 }
 
-// The operand that maximum or minimum selects gets the cotangent; equal operands share it.
-Var winner(Vjp& c, const Var& wins) {
-  return call<"where">(wins, c.dy(), call<"where">(call<"eq">(c.in(0), c.in(1)), c.dy() * 0.5, 0.0));
+// The operand that maximum or minimum selects gets the cotangent; equal operands share it. Where one is NaN neither
+// loses: both get all of it, as in PyTorch.
+Var unless_lost(Vjp& c, const Var& loses) {
+  return call<"where">(loses, 0.0, call<"where">(call<"eq">(c.in(0), c.in(1)), c.dy() * 0.5, c.dy()));
 }
 
+// NaN, in x or a bound, lies inside of bounds that are tensors, and outside of those that are numbers, as in PyTorch.
 Var clamp_grad(Vjp& c) {
+  const Var x = c.in(0);
   Var grad = c.dy();
-  if (c.has(1)) grad = call<"where">(call<"ge">(c.in(0), c.in(1)), grad, 0.0);
-  if (c.has(2)) grad = call<"where">(call<"le">(c.in(0), c.in(2)), grad, 0.0);
+  const auto is_tensor = [&](size_t i) { return !c.in(i).value().is_number(); };
+  if (c.has(1))
+    grad = is_tensor(1) ? call<"where">(call<"lt">(x, c.in(1)), 0.0, grad)
+                        : call<"where">(call<"ge">(x, c.in(1)), grad, 0.0);
+  if (c.has(2))
+    grad = is_tensor(2) ? call<"where">(call<"gt">(x, c.in(2)), 0.0, grad)
+                        : call<"where">(call<"le">(x, c.in(2)), grad, 0.0);
   return grad;
 }
+// The bound that x exceeds gets the cotangent. Beside NaN the only bound gets it, and neither of two.
 Var clamp_min_grad(Vjp& c) {
-  Var below = call<"lt">(c.in(0), c.in(1));
-  if (c.has(2)) below = call<"logical_and">(below, call<"lt">(c.in(1), c.in(2)));
+  if (!c.has(2)) return call<"where">(call<"ge">(c.in(0), c.in(1)), 0.0, c.dy());
+  const Var below = call<"logical_and">(call<"lt">(c.in(0), c.in(1)), call<"lt">(c.in(1), c.in(2)));
   return call<"where">(below, c.dy(), 0.0);
 }
 Var clamp_max_grad(Vjp& c) {
-  Var above = call<"gt">(c.in(0), c.in(2));
-  if (c.has(1)) above = call<"logical_or">(above, call<"lt">(c.in(2), c.in(1)));
+  if (!c.has(1)) return call<"where">(call<"le">(c.in(0), c.in(2)), 0.0, c.dy());
+  const Var above = call<"logical_or">(call<"gt">(c.in(0), c.in(2)), call<"lt">(c.in(2), c.in(1)));
   return call<"where">(above, c.dy(), 0.0);
 }
 
@@ -183,20 +192,22 @@ static void add_arithmetic(Registry& r) {
        .traits = kPointwise | kWidens | kRefuses},
       {.name = "maximum",
        .doc =
-           "The larger of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.",
+           "The larger of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient, "
+           "and where one is NaN each gets all of it.",
        .example = "return pg.maximum(pg.tensor({1, 4}), 2)",
        .inputs = {{"x"}, {"y"}},
-       .vjp = {[](Vjp& c) { return winner(c, call<"gt">(c.in(0), c.in(1))); },
-               [](Vjp& c) { return winner(c, call<"lt">(c.in(0), c.in(1))); }},
+       .vjp = {[](Vjp& c) { return unless_lost(c, call<"lt">(c.in(0), c.in(1))); },
+               [](Vjp& c) { return unless_lost(c, call<"gt">(c.in(0), c.in(1))); }},
        .vjp_uses = "x y",
        .traits = kPointwise},
       {.name = "minimum",
        .doc =
-           "The smaller of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient.",
+           "The smaller of x and y, with broadcasting; NaN wins. Where they are equal each gets half of the gradient, "
+           "and where one is NaN each gets all of it.",
        .example = "return pg.minimum(pg.tensor({1, 4}), 2)",
        .inputs = {{"x"}, {"y"}},
-       .vjp = {[](Vjp& c) { return winner(c, call<"lt">(c.in(0), c.in(1))); },
-               [](Vjp& c) { return winner(c, call<"gt">(c.in(0), c.in(1))); }},
+       .vjp = {[](Vjp& c) { return unless_lost(c, call<"gt">(c.in(0), c.in(1))); },
+               [](Vjp& c) { return unless_lost(c, call<"lt">(c.in(0), c.in(1))); }},
        .vjp_uses = "x y",
        .traits = kPointwise},
       {.name = "atan2",

@@ -27,11 +27,12 @@ void infer_extreme_index(Infer& c) {
   c.output(DType::kInt64, reduced_shape(c));
 }
 
-// Elements equal to the extreme share the gradient evenly.
+// Elements equal to the extreme share the gradient evenly. None is equal to NaN: then all gradients are NaN, as in
+// PyTorch.
 Var vjp_shared_extreme(Vjp& c) {
   const Var tied = call<"eq">(c.in(0), restore_dims(c, c.out(), 0));
   const Var count = call<"sum">(tied, {{"dim", c.raw("dim")}, {"keepdim", true}});
-  return call<"where">(tied, restore_dims(c, c.dy(), 0) / count, Var(0.0));
+  return call<"where">(tied, restore_dims(c, c.dy(), 0) / count, zero_or_nan(count, c.in(0).dtype()));
 }
 
 Var vjp_prod(Vjp& c) {

@@ -1,5 +1,7 @@
 #include "tensor/ops/reduce_rules.h"
 
+#include <limits>
+
 namespace pg {
 
 Dims reduced_dims(const AttrReader& c, int rank) {
@@ -90,10 +92,16 @@ void infer_extreme_pair(Infer& c) {
   if (c.has_attr("dim")) c.output(DType::kInt64, c.outputs[0].shape);
 }
 
+Var zero_or_nan(const Var& count, DType dtype) {
+  return as_dtype(call<"where">(call<"eq">(count, Var(0.0)), Var(std::numeric_limits<double>::quiet_NaN()), Var(0.0)),
+                  dtype);
+}
+
+// The elements equal to the extreme of all, or those that are NaN, share the gradient evenly.
 Var vjp_extreme_pair(Vjp& c) {
   const Var dy = c.dy(0);
   if (!c.has_attr("dim")) {
-    const Var tied = call<"eq">(c.in(0), c.out(0));
+    const Var tied = call<"logical_or">(call<"eq">(c.in(0), c.out(0)), call<"isnan">(c.in(0)));
     return call<"where">(tied, dy / call<"sum">(tied), Var(0.0));
   }
   const int rank = c.in(0).rank(), d = c.dim("dim", rank);

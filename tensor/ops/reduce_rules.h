@@ -36,6 +36,9 @@ void require_elements(Infer& c);
 void infer_extreme_pair(Infer& c);
 Var vjp_extreme_pair(Vjp& c);
 
+// For extremes that no element is equal to, because they are NaN: returns NaN where the count is 0, else 0.
+Var zero_or_nan(const Var& count, DType dtype);
+
 // Returns the number of elements that one output of the reduction covers.
 double reduced_count(const AttrReader& c, const Dims& shape);
 

@@ -63,13 +63,13 @@ struct ScatterRule {
   }
 
   // Elements equal to the extreme share the gradient evenly. As in PyTorch that of x counts even where it is not
-  // included.
+  // included. None is equal to NaN: then all gradients of that element are NaN.
   void extreme() {
     const Var own = call<"eq">(x, out);
     const Var other = call<"eq">(src, read(out));
     const Var count = sum(as_dtype(own, x.dtype()), as_dtype(other, x.dtype()));
-    const Var share = c.dy() / count;
-    set(call<"where">(own, share, Var(0.0)), call<"where">(other, read(share), Var(0.0)));
+    const Var share = c.dy() / count, rest = zero_or_nan(count, x.dtype());
+    set(call<"where">(own, share, rest), call<"where">(other, read(share), read(rest)));
   }
 
   // The product of the other factors: the result without the element where that is 0, else the result over it.

@@ -74,6 +74,57 @@ t.test("logit and xlogy", function()
   t.equal(b.grad[2]:item(), 0.5)
 end)
 
+-- Checks the gradients of f(…):sum() with respect to tensors of these lists, eagerly and in a graph.
+local function gradients(f, lists, want)
+  for _, g in ipairs{f, pg.jit(f)} do
+    local xs = {}
+    for i, list in ipairs(lists) do xs[i] = pg.tensor(list):attach_grad() end
+    pg.record(function() return (g(unpack(xs))):sum() end):backward()
+    for i, x in ipairs(xs) do same(x.grad:reshape{-1}, want[i]) end
+  end
+end
+
+-- What the op returned gets the gradient, so NaN does too: a gradient of 0 would hide it.
+t.test("gradients where an element is NaN are PyTorch's", function()
+  local a, b = {nan, 1, nan, 2, 2, inf, -inf}, {1, nan, nan, 2, 3, inf, -inf}
+  gradients(pg.maximum, {a, b}, {{1, 1, 1, 0.5, 0, 0.5, 0.5}, {1, 1, 1, 0.5, 1, 0.5, 0.5}})
+  gradients(pg.minimum, {a, b}, {{1, 1, 1, 0.5, 1, 0.5, 0.5}, {1, 1, 1, 0.5, 0, 0.5, 0.5}})
+  gradients(pg.fmax, {a, b}, {{0, 1, 1, 0.5, 0, 0.5, 0.5}, {1, 0, 0, 0.5, 1, 0.5, 0.5}})
+  gradients(pg.fmin, {a, b}, {{0, 1, 1, 0.5, 1, 0.5, 0.5}, {1, 0, 0, 0.5, 0, 0.5, 0.5}})
+  gradients(function(x) return x:maximum(0) end, {{nan, -1, 0, 1}}, {{1, 0, 0.5, 1}})
+  gradients(function(x) return pg.minimum(nan, x) end, {{nan, -1}}, {{1, 1}})
+  local x = {nan, -1, -0.0, 0, 1, 6, inf, -inf}
+  gradients(function(v) return v:clamp(-1, 1) end, {x}, {{0, 1, 1, 1, 1, 0, 0, 0}})
+  gradients(function(v) return v:clamp{min = 0} end, {x}, {{0, 0, 1, 1, 1, 1, 1, 0}})
+  gradients(function(v) return v:clamp{max = 0} end, {x}, {{0, 1, 1, 1, 0, 0, 0, 1}})
+  gradients(function(v) return v:clamp{min = nan} end, {{nan, 1}}, {{0, 0}})
+  local low, high = {0, nan, nan, 2, 0, 2}, {2, 2, nan, 1, nan, 3}
+  gradients(function(v, l) return v:clamp{min = l} end, {{nan, 1, nan, 1, 1, 1}, low}, {{1, 1, 1, 0, 1, 0}, {1, 1, 1, 1, 0, 1}})
+  gradients(function(v, h) return v:clamp{max = h} end, {{nan, 1, nan, 0, 1, 4}, high}, {{1, 1, 1, 1, 1, 0}, {1, 0, 1, 0, 1, 1}})
+  gradients(function(v, l, h) return v:clamp(l, h) end, {{nan, 1, nan, 1, 1, 1}, low, high},
+            {{1, 1, 1, 0, 1, 0}, {0, 0, 0, 0, 0, 1}, {0, 0, 0, 1, 0, 0}})
+  gradients(pg.relu, {x}, {{1, 0, 0, 0, 1, 1, 1, 0}})
+  gradients(pg.relu6, {x}, {{1, 0, 0, 0, 1, 0, 0, 0}})
+  gradients(pg.hardtanh, {x}, {{1, 0, 1, 1, 0, 0, 0, 0}})
+  gradients(pg.leaky_relu, {{nan, 1}}, {{pg.tensor(0.01):item(), 1}})
+  gradients(pg.elu, {{nan, 1, 0, -inf}}, {{1, 1, 1, 0}})
+  gradients(pg.celu, {{nan, 1, 0, -inf}}, {{1, 1, 1, 0}})
+  local scale = pg.tensor(1.0507009873554805):item()
+  gradients(pg.selu, {{nan, 1, -inf}}, {{scale, scale, 0}})
+  gradients(pg.hardsigmoid, {{nan, 4}}, {{0, 0}})
+  for _, extreme in ipairs{"max", "min"} do
+    gradients(function(v) return (v[extreme](v)) end, {{1, nan, 2, nan}}, {{0, 0.5, 0, 0.5}})
+    gradients(function(v) return (v[extreme](v, 1)) end, {{1, nan, 2, nan}}, {{0, 1, 0, 0}})
+    gradients(function(v) return v["a" .. extreme](v, 2) end, {{{1, nan}, {2, 2}}}, {{nan, nan, 0.5, 0.5}})
+  end
+  gradients(function(v) return v:max_pool1d(2) end, {{{{1, nan, 2, 3, nan, nan}}}}, {{0, 1, 0, 1, 0, 1}})
+  local at = int{1, 1, 2, 2, 3}
+  gradients(function(v, s) return v:scatter_reduce(1, at, s, "amax") end, {{0, 0, nan}, {1, 2, nan, 4, 5}},
+            {{0, nan, nan}, {0, 1, nan, nan, nan}})
+  gradients(function(v, s) return v:scatter_reduce(1, at, s, "amin", {include_self = false}) end, {{0, 0, nan}, {1, 2, nan, 4, 5}},
+            {{0, 0, 0}, {1, 0, nan, nan, 1}})
+end)
+
 t.test("gcd, lcm and shifts", function()
   same(int({-4, 6, 0, 12}):gcd(int({6, -9, 0, 8})), {2, 3, 0, 4})
   same(int({-4, 6, 0, -128}, "int8"):lcm(int({6, -9, 0, 3}, "int8")), {12, 18, 0, -128})
