@@ -181,6 +181,26 @@ t.test("rows of a result that is written past the caches have the bits of the ot
   end
 end)
 
+-- As PyTorch's: an infinity of one sign is the mean, and the variance is NaN.
+t.test("running statistics beside infinities are those of the sums, for rows and images", function()
+  local inf, nan = math.huge, 0 / 0
+  local function one(v) return pg.tensor{v} end
+  for _, shape in ipairs{{4, 3}, {4, 3, 1, 1}, {600, 3}, {70000, 3}, {4, 3, 5}, {3, 3, 20, 20}, {5, 3, 1, 30000}} do
+    for _, places in ipairs{{{1, inf, inf}}, {{-1, -inf, -inf}}, {{2, inf, inf}, {3, inf, inf}}, {{1, inf, nan}, {-1, -inf, nan}}, {{-1, nan, nan}}} do
+      local x, want = pg.randn(shape), nil
+      for _, place in ipairs(places) do
+        local at, v = place[1], place[2]
+        x[{at, 2}], want = v, place[3]
+      end
+      local _, mean, var = x:batch_norm(pg.zeros(3), pg.ones(3), {training = true, running_var_correction = 1})
+      t.equal(mean:isfinite(), pg.tensor{true, false, true})
+      t.equal(var:isfinite(), pg.tensor{true, false, true})
+      t.check(mean[2]:equal(one(want)[1]) or want ~= want and mean[2]:isnan():item(), table.concat(shape, "x") .. ": " .. tostring(mean))
+      t.check(var[2]:isnan():item(), tostring(var))
+    end
+  end
+end)
+
 t.test("statistics of many rows are accurate, whatever the rows' order and the number of threads", function()
   local rows, channels = 9000, 37
   local base, slope = pg.randn(rows, channels), pg.randn(rows, channels)

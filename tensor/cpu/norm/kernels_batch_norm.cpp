@@ -90,7 +90,7 @@ void each_channel(int64_t channels, int64_t work, const F& body) {
 }
 
 // The mean and the sum of squared deviations of each channel, by the formula of Chan, Golub and LeVeque. Within a part
-// they are those of differences from the mean of its first block.
+// they are those of differences from the mean of its first block, or from 0 if that is not finite.
 template <class H, class T = Arithmetic<H>>
 void moments_of_rows(const H* x, const Layout& l, double* mean, double* squares) {
   const NormLoops<H> loops = norm_loops<H>();
@@ -103,7 +103,10 @@ void moments_of_rows(const H* x, const Layout& l, double* mean, double* squares)
     const H* const from = x + first * l.channels + c;
     for (int64_t j = 0; j < width; ++j) center[j] = T(from[j]), sums[j] = terms[j] = T(0);
     loops.moments_of_rows(from, some, l.channels, width, center, sums, terms);
-    for (int64_t j = 0; j < width; ++j) center[j] += sums[j] / T(some);
+    for (int64_t j = 0; j < width; ++j) {
+      center[j] += sums[j] / T(some);
+      if (!std::isfinite(center[j])) center[j] = 0;  // differences from an infinity are NaN, and so would be the mean
+    }
     poll(some * width);
     parts.blocks(part, poll, [&](int64_t r, int64_t count) {
       std::fill_n(sums, width, T(0));
@@ -124,7 +127,7 @@ void moments_of_rows(const H* x, const Layout& l, double* mean, double* squares)
       const size_t at = size_t(p * l.channels + c);
       const double before = double(parts.begin(p)), all = double(parts.begin(p + 1)), share = (all - before) / all;
       const double step = means[at] - mean[c];
-      mean[c] += step * share;
+      mean[c] += std::isfinite(step) ? step * share : means[at];  // an infinity stays, two that differ give NaN
       squares[c] += deviations[at] + step * step * (before * share);
     }
   });

@@ -107,8 +107,8 @@ PERIGEE_KERNEL(batch_statistics, BatchStatisticsArgs) {
     double n = 0, mean = 0, squares = 0;
     for (int64_t p = 0; p < a.parts; ++p) {
       const double more = double((p + 1) * length < a.count ? length : a.count - p * length), all = n + more;
-      const double step = double(at(a.partial, (p * a.channels + c) * 2)) - mean;
-      mean += step * (more / all);
+      const double part = double(at(a.partial, (p * a.channels + c) * 2)), step = part - mean;
+      mean += is_finite(step) ? step * (more / all) : part;  // an infinity stays, two that differ give NaN
       squares += double(at(a.partial, (p * a.channels + c) * 2 + 1)) + step * step * (n * more / all);
       n = all;
     }
