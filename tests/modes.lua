@@ -81,7 +81,8 @@ local function on_cuda(mode, more)
   mode.files = {"test_attention_op", "test_autograd%.", "test_control%.", "test_conv%.", "test_ctc%.", "test_cuda_",
                 "test_distance%.", "test_fft%.", "test_fixtures_ops", "test_index%.", "test_indexing%.",
                 "test_linalg_factor", "test_nn%.", "test_norm%.", "test_numbers%.", "test_optim_ops",
-                "test_pointwise%.", "test_random%.", "test_reduce%.", "test_scatter%.", unpack(more)}
+                "test_pointwise%.", "test_random%.", "test_reduce%.", "test_scatter%.", "test_shape%.", "test_sizes",
+                unpack(more)}
   mode.setup = function(pg)
     require("tests.support").device = "cuda"
     pg.testing.default_device("cuda")

@@ -111,6 +111,17 @@ void read_positions(const KernelArgs& a) {
   run_flat(stream_at(a.stream), args);
 }
 
+// Reports values that are no positions, for calls that read and write nothing and so look at none.
+void check_values(const KernelArgs& a, const Index& values, const View& index) {
+  Stream& stream = stream_at(a.stream);
+  const Scratch positions(stream, size_t(index.numel()) * sizeof(int64_t));
+  const Type type{DType::kInt64, a.out[0].type->device, index.shape()};
+  const Dims strides = contiguous_strides(index.shape());
+  kernels::FlatArgs args = flat_args({&type, &strides, positions.data()}, {&values.args.size, 1});
+  set_index(args, 0, index, values, index.shape());
+  run_flat(stream, args);
+}
+
 }  // namespace
 
 Along along_lines(const Dims& shape, int d, int64_t count) {
@@ -143,7 +154,10 @@ Refusal refusal_of(const KernelArgs& a, size_t input, int64_t size, bool negativ
 Index index_of(const KernelArgs& a, size_t input, int64_t size, bool negative) {
   const Refusal r = refusal_of(a, input, size, negative);
   const View& index = a.in[input];
-  return {{index.data, r.base, size, negative, report_number(r), stream_at(a.stream).fault->get()}, index.dtype()};
+  const Index values = {{index.data, r.base, size, negative, report_number(r), stream_at(a.stream).fault->get()},
+                        index.dtype()};
+  if (a.out[0].numel() == 0 && index.numel() > 0) check_values(a, values, index);
+  return values;
 }
 
 void flat_positions(const KernelArgs& a, size_t first, std::span<const int64_t> sizes, int64_t base, const View& out) {

@@ -11,7 +11,8 @@ struct Index {
   DType dtype;
 };
 
-// The values of an input as positions below `size`; others are reported. If `negative`, they may count from the end.
+// The values of an input as positions below `size`; others are reported, also where the call has no element to read or
+// write. If `negative`, they may count from the end.
 Index index_of(const KernelArgs& a, size_t input, int64_t size, bool negative);
 // The report of values that are no positions.
 Refusal refusal_of(const KernelArgs& a, size_t input, int64_t size, bool negative);

@@ -115,7 +115,8 @@ void diagonal_backward(const KernelArgs& a) {
 }
 
 void masked_fill(const KernelArgs& a) {
-  const View in[] = {a.in[1], a.in[2], a.in[0]};
+  const Placed value(a.in[2], {}, {}, 0);  // its one element may have more dims than the result
+  const View in[] = {a.in[1], value.view, a.in[0]};
   run_pointwise("where", stream_of(a), in, a.out[0]);
 }
 
@@ -186,7 +187,9 @@ void flip(const KernelArgs& a) {
   Dims strides = *in.strides;
   int64_t offset = 0;
   if (in.numel() == 0) return;
-  for (int64_t d : a.dims("dims", in.rank())) {
+  // A 0-dim tensor accepts dim 1, which it does not have. An empty list would mean all dims.
+  const Dims dims = in.rank() && !a.attr<Ints>("dims").empty() ? a.dims("dims", in.rank()) : Dims();
+  for (int64_t d : dims) {
     offset += strides[int(d)] * (in.size(int(d)) - 1);
     strides[int(d)] = -strides[int(d)];
   }

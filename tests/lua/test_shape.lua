@@ -171,6 +171,8 @@ end)
 t.test("flip and roll", function()
   is(iota(2, 2):flip(1), {2, 2}, {{3, 4}, {1, 2}})
   is(iota(2, 2):flip{1, 2}, {2, 2}, {{4, 3}, {2, 1}})
+  is(pg.flip(iota(2, 2), {dims = {}}), {2, 2}, {{1, 2}, {3, 4}})
+  for _, dim in ipairs{1, -1} do t.equal(pg.tensor(7):flip(dim):item(), 7) end
   is(iota(4):roll(1), {4}, {4, 1, 2, 3})
   is(iota(4):roll(-5), {4}, {2, 3, 4, 1})
   is(iota(2, 2):roll(1), {2, 2}, {{4, 1}, {2, 3}})

@@ -197,8 +197,14 @@ t.test("kernels do not loop over dims beside a dim of 0", function()
 end)
 
 t.test("an index is checked even if nothing is read", function()
-  t.error_contains(function() return pg.zeros{5, 0}:index_select(1, pg.tensor({9}, {dtype = "int64"})) end,
-    "index_select")
+  local x, at = pg.zeros{5, 0}, pg.tensor({9}, {dtype = "int64"})
+  t.error_contains(function() return x:index_select(1, at) end, "index_select: bad argument 'index'")
+  t.error_contains(function() return x:index_add(1, at, pg.zeros{1, 0}) end, "index_add: bad argument 'index'")
+  t.error_contains(function() return x:index_copy(1, at, pg.zeros{1, 0}) end, "index_copy: bad argument 'index'")
+  t.error_contains(function() return x:index_fill(1, at, 1) end, "index_fill: bad argument 'index'")
+  t.error_contains(function() return pg.embedding(at, x) end, "embedding: bad argument 'indices'")
+  t.error_contains(function() return x[at] end, "bad argument 'index'")
+  t.error_contains(function() x[at] = 7 end, "bad argument 'index'")
 end)
 
 t.test("the derivatives of digamma far left of 0", function()
