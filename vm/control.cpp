@@ -406,13 +406,16 @@ int trace_branch(lua_State* L, State& state) {
 }
 
 // in_stream(step, f, …) → whether f drew random numbers, then the results of f. f draws the same numbers as that step
-// of a loop or branch in a graph, and does not advance the default generator.
+// of a loop or branch in a graph, or for step 0 as a condition before the first step, and does not advance the default
+// generator.
 int in_stream(lua_State* L, State& state) {
   const Ref<Generator> generator = state.ctx.generator;
   const RandomKey before = generator->state();
-  generator->set_state(body_stream(before, 0, uint64_t(lua_tonumber(L, 1))));
+  const auto step = uint64_t(lua_tonumber(L, 1));
+  const RandomKey start = step == 0 ? before : body_stream(before, 0, step);
+  generator->set_state(start);
   const int status = protected_call(L, lua_gettop(L) - 2, LUA_MULTRET);
-  const bool used = generator->state().tick > 0;
+  const bool used = generator->state().tick > start.tick;
   generator->set_state(before);
   state.update_modes();
   if (status) {

@@ -118,7 +118,14 @@ function plain.loop(l)
   local states = weak_states(l)
   local types, random = states, false
   local place = {dtype = "int64", device = plain.home(l)}
-  while n < most and (not l.cond or holds(l.op, "cond", l.cond(states))) do
+  -- The condition after a step draws the random numbers of that step, as the body does.
+  local function goes_on()
+    if not l.cond then return true end
+    local used, flag = core.in_stream(n, l.cond, states)
+    random = random or used
+    return holds(l.op, "cond", flag)
+  end
+  while n < most and goes_on() do
     n = n + 1
     local items = {}
     for k, x in ipairs(l.slices) do items[k] = x[n] end
