@@ -70,7 +70,8 @@ void BodyBuilder::guard(const Value& value, TypeGuard::Kind kind, int32_t dim, i
 Value BodyBuilder::read_gradient(TapeNode& leaf) { return session_.read_gradient(leaf); }
 
 void BodyBuilder::write_gradient(TapeNode& leaf, Value gradient) {
-  if (session_.owns_leaf(&leaf))
+  const Value made = value_of(&leaf);
+  if (!owns(made) || graph.node(symbol_of(made)).kind != NodeKind::kLeaf)
     throw Error("backward: a body cannot write the .grad of a tensor from outside; use pg.grad inside of it");
   GraphBuilder::write_gradient(leaf, std::move(gradient));
 }

@@ -1,6 +1,8 @@
 // core.trace: traces a function with its arguments and makes a program of the trace.
 #include <algorithm>
+#include <set>
 
+#include "graph/ir/history.h"
 #include "vm/args.h"
 #include "vm/handle.h"
 #include "vm/trace.h"
@@ -158,7 +160,25 @@ int trace_text(lua_State* L, State&) {
   return 1;
 }
 
+// Makes the leaves that the outputs of a trace depend on outputs too. A run then puts them on the tape, so that the
+// caller can walk back from results whose history ends within the call.
+void return_leaves(Graph& graph) {
+  std::vector<int32_t> leaves;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (node.kind == NodeKind::kLeaf && !node.create_graph && node.req != GradReq::kNull) leaves.push_back(int32_t(i));
+  }
+  if (leaves.empty()) return;
+  std::set<int32_t> behind;
+  for (const Operand& output : graph.outputs)
+    for (int32_t k : inputs_behind(graph, output, leaves))
+      if (size_t(k) >= graph.inputs.size()) behind.insert(leaves[size_t(k) - graph.inputs.size()]);
+  for (int32_t leaf : returned_leaves(graph)) behind.erase(leaf);
+  for (int32_t leaf : behind) graph.outputs.push_back(Operand::of(size_t(leaf)));
+}
+
 std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> results, Program::Options options) {
+  return_leaves(session.graph);
   auto call = std::make_unique<Call>();
   call->input_boxes.resize(session.graph.inputs.size());
   call->input_gradients.resize(session.graph.inputs.size());

@@ -48,7 +48,6 @@ class TraceSession final : public GraphBuilder {
 
   // Called before the binding uses the value of a box or rebinds it.
   void touch(lua_State* L, Box& box, int i);  // i: the stack index of the box
-  bool owns_leaf(TapeNode* leaf) const { return owner_of(leaf) >= 0; }
   bool is_captured(const Box& box) const { return places_.count(&box) > 0; }
   bool fresh(TapeNode& leaf);
   void set_fresh(TapeNode& leaf, bool fresh);

@@ -219,3 +219,47 @@ t.test("cycles of such leaves and functions of the script are freed", function()
   for _ = 1, 12 do last = live() end
   t.check(last < 8e6, last)  -- 100 cycles hold 1.6 MB
 end)
+
+t.test("a result whose history ends within the call can be walked back", function()
+  local w = pg.ones(2):attach_grad()
+  local function f(x)
+    local p = (x * 3):attach_grad()
+    return pg.record(function() return (x * p):sum() end), pg.record(function() return (p * w):sum() end)
+  end
+  for _, way in ipairs{f, pg.jit(f)} do
+    for _ = 1, 3 do
+      local y, z = way(pg.ones(2))
+      t.check(y.requires_grad and z.requires_grad)
+      y:backward{retain_graph = true}
+      z:backward()
+      t.equal(w.grad, pg.full({2}, 3))
+    end
+    local x = pg.ones(2):attach_grad()
+    way(x):backward()
+    t.equal(x.grad, pg.full({2}, 3))
+  end
+end)
+
+t.test("a body cannot write the gradient of a leaf that its function has made", function()
+  local function f(x)
+    local a = x:clone():attach_grad()
+    pg.loop(3, function() pg.record(function() return (a ^ 2):sum() end):backward() end)
+    return a.grad
+  end
+  local function g(x)
+    local a = x:clone():attach_grad()
+    pg.cond(x:sum():gt(0), function() pg.record(function() return (a ^ 2):sum() end):backward() end, function() end)
+    return x
+  end
+  for _, way in ipairs{f, g, pg.jit(f), pg.jit(g)} do
+    t.error_contains(function() way(pg.ones(2)) end, "a body cannot write the .grad of a tensor from outside")
+  end
+  local function inner(x)
+    return (pg.loop(3, function(_, s)
+      local b = (s * 2):attach_grad()
+      pg.record(function() return (b ^ 2):sum() end):backward()
+      return b.grad
+    end, x))
+  end
+  t.equal(pg.jit(inner)(pg.ones(2)), inner(pg.ones(2)))
+end)
