@@ -198,12 +198,14 @@ class Run {
  private:
   size_t first_step() const { return frame_.kept_before ? size_t(plan_.invariant) : 0; }
 
-  // Returns the buffer of an input, or null if the input was copied for this run, or if the host or this run may write
-  // into it.
+  // Returns the buffer of an input, or null if the input was copied for this run, or if the host, this run or what
+  // follows it may write into it.
   const Ref<Buffer>& source_of(int32_t input) const {
     static const Ref<Buffer> none;
     const Array& array = inputs_[size_t(input)].array();
-    return array.contiguous && !array.buffer->borrowed && !writes_into(input) ? array.buffer : none;
+    const auto& changing = plan_.options.changing;
+    const bool stays = std::find(changing.begin(), changing.end(), input) == changing.end();
+    return array.contiguous && !array.buffer->borrowed && stays && !writes_into(input) ? array.buffer : none;
   }
 
   bool writes_into(int32_t input) const {
