@@ -2136,7 +2136,7 @@ function Tensor:ravel() end
 ---@return perigee.Tensor out
 function Tensor:reciprocal() end
 
----max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0, and that at NaN passes.
+---max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0.
 ---@return perigee.Tensor out
 function Tensor:relu() end
 
@@ -7273,7 +7273,7 @@ function pg.ravel(x) end
 ---@return perigee.Tensor out
 function pg.reciprocal(x) end
 
----max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0, and that at NaN passes.
+---max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0.
 ---@param x perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.relu(x) end

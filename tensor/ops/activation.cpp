@@ -136,7 +136,7 @@ std::vector<Var> decompose_prelu(Rule& c) {
 static void add_rectifiers(Registry& r) {
   static const OpDef kRows[] = {
       {.name = "relu",
-       .doc = "max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0, and that at NaN passes.",
+       .doc = "max(x, 0). Keeps integer dtypes; NaN stays. The gradient at 0 is 0.",
        .example = "return pg.tensor({-1, 2}):relu()",
        .inputs = {{"x", kNumeric, Arity::kOne, 0.2, 2}},
        .result = Result::kSame,
