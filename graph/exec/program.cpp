@@ -465,10 +465,10 @@ void Program::run_into(Context& ctx, std::span<Value> inputs, std::span<const Ra
   pg::run(*entry->forward, ctx, inputs, states, targets, out);
 }
 
-// The residuals of a run that may need them again are copied where backward would write over them.
-void Program::add_residuals(Context& ctx, const Entry& entry, Run& run, TapeNode& node, Values& arguments) {
+// Gives the block of residuals among the arguments of backward to it, which writes over them. Copies the block if a
+// later walk may need it.
+void Program::give_block(Context& ctx, const Entry& entry, Run& run, TapeNode& node, Values& arguments) {
   const ValueBlock& block = entry.residuals;
-  for (const Value& v : run.residuals) arguments.push_back(v);
   if (block.bytes == Bytes()) return;
   const auto member = [&](size_t i) -> Value& { return arguments[size_t(block.members[i])]; };
   const Ref<Buffer>& shared = member(0).array().buffer;
@@ -510,7 +510,7 @@ Values Program::backward(Context& ctx, Run& run, TapeNode& node, std::span<const
     for (const Value& v : inputs) arguments.push_back(v);
   } else {
     for (int32_t k : entry.kept) arguments.push_back(inputs[size_t(k)].detached());
-    add_residuals(ctx, entry, run, node, arguments);
+    for (const Value& v : run.residuals) arguments.push_back(v);
   }
   for (size_t k = 0; k < joint.heads.size(); ++k) {
     const Type& type = joint.graph.nodes[size_t(joint.graph.inputs[first + k])].types[0];
@@ -522,8 +522,10 @@ Values Program::backward(Context& ctx, Run& run, TapeNode& node, std::span<const
   } else {
     const auto replaced = [&](int32_t output) { return node.replaced[size_t(joint.wanted[size_t(output)])]; };
     const Spare spare(replaced);
+    const std::shared_ptr<const Plan> plan = entry.backward_plan(ctx);
+    give_block(ctx, entry, run, node, arguments);
     const bool borrows = run.quick && !ctx.suspender && !node.replaced.empty() && all_wanted(joint, node);
-    found = pg::run(*entry.backward_plan(ctx), ctx, arguments, run.states, borrows ? &spare : nullptr);
+    found = pg::run(*plan, ctx, arguments, run.states, borrows ? &spare : nullptr);
   }
   Values grads(inputs.size());
   for (size_t k = 0; k < joint.wanted.size(); ++k) grads[size_t(joint.wanted[k])] = std::move(found[k]);
