@@ -38,7 +38,7 @@ core.pg = pg
 local modules = {
   nn = "nn", loss = "loss", optim = "optim", init = "initializer", data = "data", metric = "metric", utils = "utils",
   tree = "tree", autograd = "autograd", linalg = "linalg", fft = "fft",
-  cuda = "cuda",
+  cuda = "cuda", models = "models",
 }
 
 -- The module that holds each function of pg.
