@@ -54,7 +54,8 @@ function DenseNet:init(...)
     end
   end
   features:add(nn.BatchNorm(), relu(), nn.GlobalAvgPool2D(), nn.Flatten())
-  self.features, self.output = features, nn.Dense(zoo.classes("DenseNet", o))
+  self.features = features
+  self.output = nn.Dense(zoo.classes("DenseNet", o))
 end
 
 local depths = {

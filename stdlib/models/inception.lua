@@ -63,7 +63,8 @@ function Inception3:init(...)
     features:add(block(branches))
   end
   features:add(nn.GlobalAvgPool2D(), nn.Dropout(0.5))
-  self.features, self.output = features, nn.Dense(zoo.classes("Inception3", o))
+  self.features = features
+  self.output = nn.Dense(zoo.classes("Inception3", o))
 end
 
 --- pg.models.inception_v3({classes = 1000}) -> Inception v3, without the second output for training, for images (batch, 3,

@@ -40,7 +40,8 @@ function MobileNet:init(...)
     inputs = channels
   end
   features:add(nn.GlobalAvgPool2D(), nn.Flatten())
-  self.features, self.output = features, nn.Dense(classes)
+  self.features = features
+  self.output = nn.Dense(classes)
 end
 
 -- 1 x 1 to `expansion` times the channels, depthwise 3 x 3, 1 x 1 without activation; plus x if shapes agree.

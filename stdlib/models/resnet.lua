@@ -44,7 +44,10 @@ local BlockV2 = nn.HybridBlock:extend("ResNetBlockV2")
 
 function BlockV2:init(units, shortcut)
   self._count = #units
-  for i, unit in ipairs(units) do self["bn" .. i], self["conv" .. i] = nn.BatchNorm(), convolution(unit) end
+  for i, unit in ipairs(units) do
+    self["bn" .. i] = nn.BatchNorm()
+    self["conv" .. i] = convolution(unit)
+  end
   self.downsample = shortcut and convolution(shortcut) or false
 end
 
@@ -101,7 +104,8 @@ for v, version in ipairs(versions) do
     end
     if v == 2 then features:add(nn.BatchNorm(), zoo.relu()) end
     features:add(nn.GlobalAvgPool2D(), nn.Flatten())
-    self.features, self.output = features, nn.Dense(zoo.classes(name, o), {in_units = channels[#channels]})
+    self.features = features
+    self.output = nn.Dense(zoo.classes(name, o), {in_units = channels[#channels]})
   end
 end
 

@@ -30,7 +30,8 @@ function VGG:init(...)
     features:add(nn.MaxPool2D(2, 2))
   end
   features:add(dense(4096, "relu"), nn.Dropout(0.5), dense(4096, "relu"), nn.Dropout(0.5))
-  self.features, self.output = features, dense(zoo.classes("VGG", o))
+  self.features = features
+  self.output = dense(zoo.classes("VGG", o))
 end
 
 local layers = {[11] = {1, 1, 2, 2, 2}, [13] = {2, 2, 2, 2, 2}, [16] = {2, 2, 3, 3, 3}, [19] = {2, 2, 4, 4, 4}}
