@@ -1,4 +1,4 @@
--- pg.models: AlexNet. Krizhevsky, One weird trick for parallelizing convolutional neural networks, 2014.
+-- AlexNet, a family of pg.models. Krizhevsky, One weird trick for parallelizing convolutional neural networks, 2014.
 local core = ...
 local args = core.require("support.args")
 local nn = core.require("nn")

@@ -1,4 +1,4 @@
--- pg.models: DenseNet. Huang et al., Densely connected convolutional networks, 2016.
+-- DenseNet, a family of pg.models. Huang et al., Densely connected convolutional networks, 2016.
 local core = ...
 local args = core.require("support.args")
 local nn = core.require("nn")

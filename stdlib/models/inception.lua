@@ -1,4 +1,4 @@
--- pg.models: Inception v3. Szegedy et al., Rethinking the Inception architecture for computer vision, 2015.
+-- Inception v3, a family of pg.models. Szegedy et al., Rethinking the Inception architecture for computer vision, 2015.
 local core = ...
 local args = core.require("support.args")
 local nn = core.require("nn")

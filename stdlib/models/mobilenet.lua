@@ -1,4 +1,4 @@
--- pg.models: MobileNet of versions 1 and 2. Howard et al., MobileNets: efficient convolutional neural networks for mobile
+-- MobileNet of versions 1 and 2, a family of pg.models. Howard et al., MobileNets: efficient convolutional neural networks for mobile
 -- vision applications, 2017, and Sandler et al., MobileNetV2: inverted residuals and linear bottlenecks, 2018.
 local core = ...
 local args = core.require("support.args")

@@ -1,4 +1,4 @@
--- pg.models: ResNet of both versions. He et al., Deep residual learning for image recognition, 2015 (v1), and Identity
+-- ResNet of both versions, a family of pg.models. He et al., Deep residual learning for image recognition, 2015 (v1), and Identity
 -- mappings in deep residual networks, 2016 (v2).
 local core = ...
 local args = core.require("support.args")

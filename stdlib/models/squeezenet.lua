@@ -1,4 +1,4 @@
--- pg.models: SqueezeNet. Iandola et al., SqueezeNet: AlexNet-level accuracy with 50x fewer parameters, 2016.
+-- SqueezeNet, a family of pg.models. Iandola et al., SqueezeNet: AlexNet-level accuracy with 50x fewer parameters, 2016.
 local core = ...
 local args = core.require("support.args")
 local nn = core.require("nn")
@@ -39,7 +39,7 @@ function SqueezeNet:init(...)
 end
 
 --- pg.models.squeezenet1_0, pg.models.squeezenet1_1({classes = 1000}) -> a SqueezeNet for images (batch, 3, height, width) of
---- at least 21 x 21. 1_1 has the same accuracy with less computation. The last pooling is over whole channels, where Gluon's is
+--- at least 21 x 21. The second has the same accuracy with less computation. The last pooling is over whole channels, where Gluon's is
 --- over 13 x 13, the same for images of 224 x 224. Iandola et al., SqueezeNet: AlexNet-level accuracy with 50x fewer
 --- parameters, 2016.
 --- Example: local net = pg.models.squeezenet1_1{classes = 10}:initialize()

@@ -1,4 +1,4 @@
--- pg.models: VGG. Simonyan and Zisserman, Very deep convolutional networks for large-scale image recognition, 2014.
+-- VGG, a family of pg.models. Simonyan and Zisserman, Very deep convolutional networks for large-scale image recognition, 2014.
 local core = ...
 local args = core.require("support.args")
 local nn = core.require("nn")

@@ -64,7 +64,7 @@ return {
   stop_gradient BlockGrad: x:detach()
   make_loss MakeLoss: -- a loss needs no mark: call backward on it]]},
 {"pg", [[
-  models model model_zoo: -- there are no ready models; pg.nn has layers
+  model model_zoo zoo: pg.models
   npx mxnet: pg.relu(x) -- ops are fields of pg itself
   Size size: x.shape -- a shape is a list of numbers
   from_list fromlist: pg.tensor{1, 2, 3}
@@ -107,6 +107,7 @@ return {
   initializer initializers: pg.init
   lr_scheduler: pg.optim.lr_scheduler
   vision datasets: pg.data.vision
+  transforms: pg.data.vision.transforms
   functional F: pg.relu(x) -- ops are fields of pg itself
   Function: pg.autograd.Function
   Module Block HybridBlock: pg.nn.HybridBlock
@@ -206,11 +207,36 @@ return {
   TensorDataset: data.ArrayDataset(x, y)
   ListDataset: data.SimpleDataset{1, 2, 3}
   Subset random_split: ds:take(1) -- there are ds:filter(f) and ds:shard(n, i) too
-  MNIST CIFAR10 mnist: data.vision.MNIST -- data.digits() needs no files
-  transforms: ds:transform_first(function(v) return v * 2 end)
+  MNIST mnist: data.vision.MNIST -- data.digits() needs no files
+  CIFAR10 CIFAR100: data.vision.NAME
+  transforms: data.vision.transforms
   datasets: data.vision
   load_digits Digits: data.digits()
   utils: data.DataLoader(ds, {batch_size = 2})]]},
+{"vision", [[
+  datasets: data.vision.MNIST -- CIFAR10 and CIFAR100 are there too
+  models: pg.models
+  FashionMNIST: data.vision.MNIST -- its files have the same format
+  Compose ToTensor Normalize Resize CenterCrop RandomCrop: data.vision.transforms.NAME]]},
+{"transforms", [[
+  RandomHorizontalFlip: data.vision.transforms.RandomFlipLeftRight()
+  RandomVerticalFlip: data.vision.transforms.RandomFlipTopBottom()
+  ColorJitter: data.vision.transforms.RandomColorJitter(0.4, 0.4, 0.4, 0.1)
+  RandomGrayscale: data.vision.transforms.RandomGray(0.1)
+  ConvertImageDtype: data.vision.transforms.Cast("float32")
+  Lambda: ds:transform_first(function(v) return v * 2 end) -- a function is a transform
+  Pad: data.vision.transforms.RandomCrop(32, 4) -- pg.pad pads tensors]]},
+{"models", [[
+  resnet18 resnet34 resnet50 resnet101 resnet152: pg.models.NAME_v1()
+  mobilenet mobilenet_v1: pg.models.mobilenet1_0()
+  mobilenet_v2: pg.models.mobilenet_v2_1_0()
+  squeezenet: pg.models.squeezenet1_1()
+  inceptionv3 inception: pg.models.inception_v3()
+  densenet: pg.models.densenet121()
+  vgg: pg.models.vgg16()
+  resnet: pg.models.resnet50_v1()
+  list_models: pg.models.list()
+  model: pg.models.get_model("resnet18_v1")]]},
 {"init", [[
   kaiming kaiming_normal kaiming_normal_ kaiming_uniform_ KaimingNormal Kaiming he He HeNormal: pg.init.MSRAPrelu()
   xavier_uniform_ xavier_normal_ XavierUniform XavierNormal glorot Glorot: pg.init.Xavier()

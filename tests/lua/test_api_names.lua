@@ -107,7 +107,14 @@ t.test("layers, initializers, losses, optimizers, schedulers, data, metrics, uti
     [pg.optim] = "Trainer SGD NAG Adam AdamW lr_scheduler",
     [pg.optim.lr_scheduler] = "Factor MultiFactor Poly Cosine",
     [pg.data] = "ArrayDataset SimpleDataset DataLoader digits vision",
-    [pg.data.vision] = "MNIST",
+    [pg.data.vision] = "MNIST CIFAR10 CIFAR100 transforms",
+    [pg.data.vision.transforms] = [[Compose HybridCompose Cast ToTensor Normalize Resize CenterCrop CropResize RandomCrop
+      RandomResizedCrop RandomFlipLeftRight RandomFlipTopBottom RandomBrightness RandomContrast RandomSaturation RandomHue
+      RandomColorJitter RandomLighting RandomGray Rotate RandomRotation RandomApply HybridRandomApply]],
+    [pg.models] = [[get_model list resnet18_v1 resnet34_v1 resnet50_v1 resnet101_v1 resnet152_v1 resnet18_v2 resnet34_v2
+      resnet50_v2 resnet101_v2 resnet152_v2 vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn vgg16_bn vgg19_bn alexnet densenet121
+      densenet161 densenet169 densenet201 squeezenet1_0 squeezenet1_1 inception_v3 mobilenet1_0 mobilenet0_75 mobilenet0_5
+      mobilenet0_25 mobilenet_v2_1_0 mobilenet_v2_0_75 mobilenet_v2_0_5 mobilenet_v2_0_25]],
     [pg.metric] = "Accuracy Loss",
     [pg.utils] = "clip_global_norm split_data progress seed_all",
   }
