@@ -113,7 +113,7 @@ end
 
 --- pg.data.vision.transforms.RandomResizedCrop(size, scale = {0.08, 1}, ratio = {3/4, 4/3}, interpolation = "bilinear", {layout =
 --- "HWC"}) cuts out a random part and resizes it to size, a number or {width, height}. scale limits the share of the area,
---- ratio the ratio of width to height, whose logarithm is uniform. After ten parts that do not fit it takes the center.
+--- ratio the ratio of width to height, whose logarithm is uniform. After ten parts that do not fit it is CenterCrop.
 --- The size of the part is a random number that Lua reads, so it runs as plain Lua. Szegedy et al., Going deeper with
 --- convolutions, 2014.
 --- Example: return pg.data.vision.transforms.RandomResizedCrop(8)(pg.ones(32, 32, 3)).shape
