@@ -177,16 +177,30 @@ local function emit_methods(class, prefixes, parent)
   end
 end
 
-local results = {nn = "perigee.Block", loss = "perigee.Block", rnn = "perigee.Block"}
+local results = {nn = "perigee.Block", loss = "perigee.Block", rnn = "perigee.Block", models = "perigee.Block", transforms = "perigee.Block"}
 
 local is_namespace = catalog.is_namespace
 
-local function emit_module(module, t)
-  local path = t and "nn." .. module .. "." or module .. "."
-  t = t or pg[module]
+-- Modules in others that have a class of their own, each after those in it.
+local inner = {{"rnn", "nn"}, {"transforms", "data.vision"}, {"vision", "data"}}
+
+local function class_of(name)
+  for _, pair in ipairs(inner) do if pair[1] == name then return "perigee." .. name end end
+  return "table"
+end
+
+local function result_of(module, name)
+  if name == "list" then return "string[]" end
+  return name:find("Cell$") and "perigee.Cell" or results[module]
+end
+
+local function emit_module(module, holder)
+  local t = pg
+  for part in ((holder and holder .. "." or "") .. module):gmatch("[^.]+") do t = t[part] end
+  local path = (holder and holder .. "." or "") .. module .. "."
   emit("---@class perigee.%s", module)
   for _, name in ipairs(sorted(t)) do
-    if is_namespace(rawget(t, name)) then emit("---@field %s %s", name, name == "rnn" and "perigee.rnn" or "table") end
+    if is_namespace(rawget(t, name)) then emit("---@field %s %s", name, class_of(name)) end
   end
   emit("local %s = {}\n", module)
   for _, name in ipairs(sorted(t)) do
@@ -196,7 +210,7 @@ local function emit_module(module, t)
       row.name, row.main = name, name
       emit_call(row, module .. ".", 1)
     elseif type(value) == "function" or type(value) == "table" and not is_namespace(value) then
-      emit_function(module .. ".", name, catalog.entry(path .. name, value), name:find("Cell$") and "perigee.Cell" or results[module])
+      emit_function(module .. ".", name, catalog.entry(path .. name, value), result_of(module, name))
     end
   end
 end
@@ -221,14 +235,14 @@ local function emit_library(modules)
 end
 
 local function generate()
-  local modules = {"autograd", "data", "fft", "init", "linalg", "loss", "metric", "nn", "optim", "tree", "utils"}
+  local modules = {"autograd", "data", "fft", "init", "linalg", "loss", "metric", "models", "nn", "optim", "tree", "utils"}
   emit("---@meta perigee")
   emit("-- Written by scripts/stubs.lua from the registry and the comments of the library.\n")
   emit_tensor()
   emit_methods("Block", {block = true, Block = true, Class = true})
   emit_methods("Trainer", {trainer = true})
   emit_methods("Cell", {cell = true}, ": perigee.Block")
-  emit_module("rnn", pg.nn.rnn)
+  for _, pair in ipairs(inner) do emit_module(unpack(pair)) end
   for _, module in ipairs(modules) do emit_module(module) end
   emit_library(modules)
   return table.concat(lines, "\n") .. "\n"

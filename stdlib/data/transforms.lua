@@ -81,9 +81,9 @@ end
 
 function Normalize:describe() return table.concat(self._mean, " ") .. ", " .. table.concat(self._std, " ") end
 
---- pg.data.vision.transforms.RandomApply(f, p = 0.5) calls f, a transform or another function, with probability p. Lua reads the
---- random number. pg.data.vision.transforms.HybridRandomApply(f, p = 0.5) decides with pg.cond, so it can be hybridized;
---- f then keeps shape and dtype, and reads no values.
+--- pg.data.vision.transforms.RandomApply, pg.data.vision.transforms.HybridRandomApply(f, p = 0.5) call f, a transform or another
+--- function, with probability p. Lua reads the random number of RandomApply, so that f may do anything. HybridRandomApply
+--- decides with pg.cond, so it can be hybridized; f then keeps shape and dtype, and reads no values.
 --- Example: local T = pg.data.vision.transforms
 --- return T.RandomApply(T.Resize(2), 1)(pg.ones(4, 4, 3)).shape
 local function define_apply(name, parent, choose)

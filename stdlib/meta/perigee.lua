@@ -3323,6 +3323,249 @@ function rnn.ZoneoutCell(base_cell, options) end
 ---@return perigee.Block
 function rnn.dynamic_unroll(cell, inputs, begin_state, options) end
 
+---@class perigee.transforms
+local transforms = {}
+
+---pg.data.vision.transforms.Cast(dtype = "float32") converts its input.
+---@param dtype any
+---@return perigee.Block
+function transforms.Cast(dtype) end
+
+---pg.data.vision.transforms.CenterCrop(size, interpolation = "bilinear", {layout = "HWC"}) cuts out the center, of a number
+---or {width, height}. A smaller image gives the largest center of that aspect ratio, resized. As in Gluon, an odd pixel is
+---cut off at the right and bottom.
+---@param size any
+---@param interpolation any
+---@param options any
+---@return perigee.Block
+function transforms.CenterCrop(size, interpolation, options) end
+
+---pg.data.vision.transforms.Compose{a, b, …} and pg.data.vision.transforms.HybridCompose{a, b, …} call transforms one after
+---the other. They are nn.Sequential and nn.HybridSequential: hybridize() of Compose makes graphs of those children that allow it.
+---@param options any
+---@return perigee.Block
+function transforms.Compose(options) end
+
+---pg.data.vision.transforms.CropResize(x, y, width, height, size = nil, interpolation = "bilinear", {layout = "HWC"}) cuts out
+---width x height pixels that have x pixels to their left and y above them, and resizes them to size if it is given.
+---@param x any
+---@param y any
+---@param width any
+---@param height any
+---@param size any
+---@param interpolation any
+---@param options any
+---@return perigee.Block
+function transforms.CropResize(x, y, width, height, size, interpolation, options) end
+
+---pg.data.vision.transforms.Compose{a, b, …} and pg.data.vision.transforms.HybridCompose{a, b, …} call transforms one after
+---the other. They are nn.Sequential and nn.HybridSequential: hybridize() of Compose makes graphs of those children that allow it.
+---@param options any
+---@return perigee.Block
+function transforms.HybridCompose(options) end
+
+---pg.data.vision.transforms.RandomApply, pg.data.vision.transforms.HybridRandomApply(f, p = 0.5) call f, a transform or another
+---function, with probability p. Lua reads the random number of RandomApply, so that f may do anything. HybridRandomApply
+---decides with pg.cond, so it can be hybridized; f then keeps shape and dtype, and reads no values.
+---@param f any
+---@param p any
+---@return perigee.Block
+function transforms.HybridRandomApply(f, p) end
+
+---pg.data.vision.transforms.Normalize(mean = 0, std = 1) is (x - mean) / std for tensors channels x height x width. mean and std
+---are numbers, or lists with a number for each channel.
+---@param mean any
+---@param std any
+---@return perigee.Block
+function transforms.Normalize(mean, std) end
+
+---pg.data.vision.transforms.RandomApply, pg.data.vision.transforms.HybridRandomApply(f, p = 0.5) call f, a transform or another
+---function, with probability p. Lua reads the random number of RandomApply, so that f may do anything. HybridRandomApply
+---decides with pg.cond, so it can be hybridized; f then keeps shape and dtype, and reads no values.
+---@param f any
+---@param p any
+---@return perigee.Block
+function transforms.RandomApply(f, p) end
+
+---pg.data.vision.transforms.RandomBrightness, pg.data.vision.transforms.RandomContrast,
+---pg.data.vision.transforms.RandomSaturation, pg.data.vision.transforms.RandomHue(amount, {layout = "HWC"}): RandomBrightness
+---multiplies images by a random factor, RandomContrast their distance to the mean of their brightness, and RandomSaturation
+---that to the brightness of each pixel. The factor lies in 1 - amount (at least 0) to 1 + amount. RandomHue turns the hues
+---by a random share of the circle in -amount to amount. Brightness is 0.299 red + 0.587 green + 0.114 blue. uint8 images are
+---cut to 0 to 255 and truncated, those of floating point are not cut. The changes are torchvision's.
+---@param amount any
+---@param options any
+---@return perigee.Block
+function transforms.RandomBrightness(amount, options) end
+
+---pg.data.vision.transforms.RandomColorJitter(brightness = 0, contrast = 0, saturation = 0, hue = 0, {layout = "HWC"}) applies
+---RandomBrightness, RandomContrast, RandomSaturation and RandomHue in random order. Lua reads the order, so it runs as plain
+---Lua, while its four children can be hybridized.
+---@param brightness any
+---@param contrast any
+---@param saturation any
+---@param hue any
+---@param options any
+---@return perigee.Block
+function transforms.RandomColorJitter(brightness, contrast, saturation, hue, options) end
+
+---pg.data.vision.transforms.RandomBrightness, pg.data.vision.transforms.RandomContrast,
+---pg.data.vision.transforms.RandomSaturation, pg.data.vision.transforms.RandomHue(amount, {layout = "HWC"}): RandomBrightness
+---multiplies images by a random factor, RandomContrast their distance to the mean of their brightness, and RandomSaturation
+---that to the brightness of each pixel. The factor lies in 1 - amount (at least 0) to 1 + amount. RandomHue turns the hues
+---by a random share of the circle in -amount to amount. Brightness is 0.299 red + 0.587 green + 0.114 blue. uint8 images are
+---cut to 0 to 255 and truncated, those of floating point are not cut. The changes are torchvision's.
+---@param amount any
+---@param options any
+---@return perigee.Block
+function transforms.RandomContrast(amount, options) end
+
+---pg.data.vision.transforms.RandomCrop(size, pad = 0, pad_value = 0, interpolation = "bilinear", {layout = "HWC"}) cuts out
+---size, a number or {width, height}, at a random place. Before that it pads with pad_value: pad is a number, or {top, bottom,
+---left, right}. A smaller image gives a part of that aspect ratio, resized.
+---@param size any
+---@param pad any
+---@param pad_value any
+---@param interpolation any
+---@param options any
+---@return perigee.Block
+function transforms.RandomCrop(size, pad, pad_value, interpolation, options) end
+
+---pg.data.vision.transforms.RandomFlipLeftRight, pg.data.vision.transforms.RandomFlipTopBottom(p = 0.5, {layout = "HWC"})
+---mirror images with probability p.
+---@param p any
+---@param options any
+---@return perigee.Block
+function transforms.RandomFlipLeftRight(p, options) end
+
+---pg.data.vision.transforms.RandomFlipLeftRight, pg.data.vision.transforms.RandomFlipTopBottom(p = 0.5, {layout = "HWC"})
+---mirror images with probability p.
+---@param p any
+---@param options any
+---@return perigee.Block
+function transforms.RandomFlipTopBottom(p, options) end
+
+---pg.data.vision.transforms.RandomGray(p = 0.5, {layout = "HWC"}) makes images gray with probability p: all channels become
+---0.299 red + 0.587 green + 0.114 blue.
+---@param p any
+---@param options any
+---@return perigee.Block
+function transforms.RandomGray(p, options) end
+
+---pg.data.vision.transforms.RandomBrightness, pg.data.vision.transforms.RandomContrast,
+---pg.data.vision.transforms.RandomSaturation, pg.data.vision.transforms.RandomHue(amount, {layout = "HWC"}): RandomBrightness
+---multiplies images by a random factor, RandomContrast their distance to the mean of their brightness, and RandomSaturation
+---that to the brightness of each pixel. The factor lies in 1 - amount (at least 0) to 1 + amount. RandomHue turns the hues
+---by a random share of the circle in -amount to amount. Brightness is 0.299 red + 0.587 green + 0.114 blue. uint8 images are
+---cut to 0 to 255 and truncated, those of floating point are not cut. The changes are torchvision's.
+---@param amount any
+---@param options any
+---@return perigee.Block
+function transforms.RandomHue(amount, options) end
+
+---pg.data.vision.transforms.RandomLighting(alpha, {layout = "HWC"}) adds a random color to images: the main directions of the
+---colors of ImageNet, each times its deviation and a normal random number of deviation alpha. The values of uint8 images are
+---from 0 to 255, those of floating point from 0 to 1. Krizhevsky et al., ImageNet classification with deep convolutional
+---neural networks, 2012.
+---@param alpha any
+---@param options any
+---@return perigee.Block
+function transforms.RandomLighting(alpha, options) end
+
+---pg.data.vision.transforms.RandomResizedCrop(size, scale = {0.08, 1}, ratio = {3/4, 4/3}, interpolation = "bilinear", {layout =
+---"HWC"}) cuts out a random part and resizes it to size, a number or {width, height}. scale limits the share of the area,
+---ratio the ratio of width to height, whose logarithm is uniform. After ten parts that do not fit it is CenterCrop.
+---The size of the part is a random number that Lua reads, so it runs as plain Lua. Szegedy et al., Going deeper with
+---convolutions, 2014.
+---@param size any
+---@param scale any
+---@param ratio any
+---@param interpolation any
+---@param options any
+---@return perigee.Block
+function transforms.RandomResizedCrop(size, scale, ratio, interpolation, options) end
+
+---pg.data.vision.transforms.RandomRotation(angle_limits, zoom_in = false, zoom_out = false, rotate_with_proba = 1, {layout =
+---"CHW"}) turns images as Rotate, each by its own random angle between the two limits in degrees. With rotate_with_proba < 1
+---all images of a call are turned, or none.
+---@param angle_limits any
+---@param zoom_in any
+---@param zoom_out any
+---@param rotate_with_proba any
+---@param options any
+---@return perigee.Block
+function transforms.RandomRotation(angle_limits, zoom_in, zoom_out, rotate_with_proba, options) end
+
+---pg.data.vision.transforms.RandomBrightness, pg.data.vision.transforms.RandomContrast,
+---pg.data.vision.transforms.RandomSaturation, pg.data.vision.transforms.RandomHue(amount, {layout = "HWC"}): RandomBrightness
+---multiplies images by a random factor, RandomContrast their distance to the mean of their brightness, and RandomSaturation
+---that to the brightness of each pixel. The factor lies in 1 - amount (at least 0) to 1 + amount. RandomHue turns the hues
+---by a random share of the circle in -amount to amount. Brightness is 0.299 red + 0.587 green + 0.114 blue. uint8 images are
+---cut to 0 to 255 and truncated, those of floating point are not cut. The changes are torchvision's.
+---@param amount any
+---@param options any
+---@return perigee.Block
+function transforms.RandomSaturation(amount, options) end
+
+---pg.data.vision.transforms.Resize(size, keep_ratio = false, interpolation = "bilinear", {layout = "HWC"}) resizes images.
+---size is a number or {width, height}. With keep_ratio a number is the size of the shorter side. interpolation is "nearest",
+---"bilinear", "bicubic" or "area", or its number in OpenCV, 0 to 3, and means what it means in pg.interpolate: pixels are
+---squares, and there is no antialiasing, as in OpenCV, and in torchvision with antialias = False. uint8 images are rounded.
+---@param size any
+---@param keep_ratio any
+---@param interpolation any
+---@param options any
+---@return perigee.Block
+function transforms.Resize(size, keep_ratio, interpolation, options) end
+
+---pg.data.vision.transforms.Rotate(rotation_degrees, zoom_in = false, zoom_out = false, {layout = "CHW"}) turns images of
+---floating point counterclockwise, with bilinear interpolation, and keeps their size. Outside of the image is 0, as in
+---torchvision. zoom_in enlarges it until nothing of the outside is seen, zoom_out reduces it until all of it is.
+---@param rotation_degrees any
+---@param zoom_in any
+---@param zoom_out any
+---@param options any
+---@return perigee.Block
+function transforms.Rotate(rotation_degrees, zoom_in, zoom_out, options) end
+
+---pg.data.vision.transforms.ToTensor() makes a float32 tensor channels x height x width in [0, 1] of a uint8 image height x
+---width x channels. As in Gluon and torchvision: x / 255.
+---@return perigee.Block
+function transforms.ToTensor() end
+
+---@class perigee.vision
+---@field transforms perigee.transforms
+local vision = {}
+
+---pg.data.vision.CIFAR10{root=, train = true} -> the dataset in the files of the binary version of CIFAR-10 (data_batch_1.bin to
+---data_batch_5.bin, or test_batch.bin; plain or .gz), in the folder root or in its folder cifar-10-batches-bin. Images are 3 x
+---32 x 32, float32 in [0, 1]. Labels are int64 1..10; dataset.classes holds their names. For transforms of images, give
+---these the layout "CHW". Krizhevsky, Learning multiple layers of features from tiny images, 2009.
+---@param options any
+---@return any
+function vision.CIFAR10(options) end
+
+---pg.data.vision.CIFAR100{root=, train = true, fine_label = false} -> the dataset in train.bin or test.bin, the binary version
+---of CIFAR-100, in the folder root or in its folder cifar-100-binary. Images are those of CIFAR10. Labels are int64 1..20
+---for the coarse classes, or 1..100 with fine_label = true.
+---@param options any
+---@return any
+function vision.CIFAR100(options) end
+
+---pg.data.vision.MNIST{root=, train = true} -> the dataset in the idx files of a folder (train-images-idx3-ubyte and
+---so on, plain or .gz). Images are 1 x 28 x 28, float32 in [0, 1]. Labels are int64 1..10; dataset.classes holds their
+---names.
+---@param options any
+---@return any
+function vision.MNIST(options) end
+
+---vision.read_idx(path, rank) -> a uint8 tensor from an idx file, plain or gzipped, with this number of dims. A
+---malformed file is an error that names the path and the position.
+---@param path any
+---@param rank any
+---@return any
+function vision.read_idx(path, rank) end
+
 ---@class perigee.autograd
 local autograd = {}
 
@@ -3431,7 +3674,7 @@ function autograd.value_and_grad(f, argnum) end
 function autograd.vjp(f, ...) end
 
 ---@class perigee.data
----@field vision table
+---@field vision perigee.vision
 local data = {}
 
 ---pg.data.ArrayDataset(a, b, …): item i holds a[i], b[i] and so on. The arrays are tensors (indexed along dim 1) or
@@ -4119,6 +4362,384 @@ function metric.TopKAccuracy(top_k) end
 ---@param ... any
 ---@return any
 function metric.create(value, ...) end
+
+---@class perigee.models
+local models = {}
+
+---pg.models.AlexNet({classes = 1000}) is the class of pg.models.alexnet.
+---@param options any
+---@return perigee.Block
+function models.AlexNet(options) end
+
+---pg.models.DenseNet(num_init_features, growth_rate, block_config, {bn_size = 4, dropout = 0, classes = 1000}) is the class
+---of the DenseNets: the channels of the first convolution, those that each layer adds, and the number of layers of each
+---block.
+---@param num_init_features any
+---@param growth_rate any
+---@param block_config any
+---@param options any
+---@return perigee.Block
+function models.DenseNet(num_init_features, growth_rate, block_config, options) end
+
+---pg.models.Inception3({classes = 1000}) is the class of pg.models.inception_v3.
+---@param options any
+---@return perigee.Block
+function models.Inception3(options) end
+
+---pg.models.MobileNet(multiplier = 1, {classes = 1000}) is the class of the MobileNets of version 1, with multiplier times
+---the channels.
+---@param multiplier any
+---@param options any
+---@return perigee.Block
+function models.MobileNet(multiplier, options) end
+
+---pg.models.MobileNetV2(multiplier = 1, {classes = 1000}) is the class of the MobileNets of version 2, with multiplier times
+---the channels.
+---@param multiplier any
+---@param options any
+---@return perigee.Block
+function models.MobileNetV2(multiplier, options) end
+
+---pg.models.ResNetV1, pg.models.ResNetV2(layers, channels, {bottleneck = false, classes = 1000, thumbnail = false}) are the
+---classes of the ResNets: for each stage the number of its blocks and their channels, with the channels of the first
+---convolution before them. thumbnail begins with a convolution of 3 x 3 instead of 7 x 7 and pooling, for small images.
+---@param layers any
+---@param channels any
+---@param options any
+---@return perigee.Block
+function models.ResNetV1(layers, channels, options) end
+
+---pg.models.ResNetV1, pg.models.ResNetV2(layers, channels, {bottleneck = false, classes = 1000, thumbnail = false}) are the
+---classes of the ResNets: for each stage the number of its blocks and their channels, with the channels of the first
+---convolution before them. thumbnail begins with a convolution of 3 x 3 instead of 7 x 7 and pooling, for small images.
+---@param layers any
+---@param channels any
+---@param options any
+---@return perigee.Block
+function models.ResNetV2(layers, channels, options) end
+
+---pg.models.SqueezeNet(version, {classes = 1000}) is the class of the SqueezeNets; version is "1.0" or "1.1".
+---@param version any
+---@param options any
+---@return perigee.Block
+function models.SqueezeNet(version, options) end
+
+---pg.models.VGG(layers, filters, {classes = 1000, batch_norm = false}) is the class of the VGG nets: for each block the
+---number of its convolutions and of their channels.
+---@param layers any
+---@param filters any
+---@param options any
+---@return perigee.Block
+function models.VGG(layers, filters, options) end
+
+---pg.models.alexnet({classes = 1000}) -> AlexNet with random weights after initialize(). Images are (batch, 3, height, width),
+---of at least 63 x 63; the first call fixes the size. Krizhevsky, One weird trick for parallelizing convolutional neural
+---networks, 2014.
+---@param options any
+---@return perigee.Block
+function models.alexnet(options) end
+
+---pg.models.densenet121, pg.models.densenet161, pg.models.densenet169, pg.models.densenet201({classes = 1000, bn_size = 4,
+---dropout = 0}) -> a DenseNet for images (batch, 3, height, width) of at least 29 x 29. The last pooling is over whole
+---channels, where Gluon's is over 7 x 7, the same for images of 224 x 224. Huang et al., Densely connected convolutional
+---networks, 2016.
+---@param options any
+---@return perigee.Block
+function models.densenet121(options) end
+
+---pg.models.densenet121, pg.models.densenet161, pg.models.densenet169, pg.models.densenet201({classes = 1000, bn_size = 4,
+---dropout = 0}) -> a DenseNet for images (batch, 3, height, width) of at least 29 x 29. The last pooling is over whole
+---channels, where Gluon's is over 7 x 7, the same for images of 224 x 224. Huang et al., Densely connected convolutional
+---networks, 2016.
+---@param options any
+---@return perigee.Block
+function models.densenet161(options) end
+
+---pg.models.densenet121, pg.models.densenet161, pg.models.densenet169, pg.models.densenet201({classes = 1000, bn_size = 4,
+---dropout = 0}) -> a DenseNet for images (batch, 3, height, width) of at least 29 x 29. The last pooling is over whole
+---channels, where Gluon's is over 7 x 7, the same for images of 224 x 224. Huang et al., Densely connected convolutional
+---networks, 2016.
+---@param options any
+---@return perigee.Block
+function models.densenet169(options) end
+
+---pg.models.densenet121, pg.models.densenet161, pg.models.densenet169, pg.models.densenet201({classes = 1000, bn_size = 4,
+---dropout = 0}) -> a DenseNet for images (batch, 3, height, width) of at least 29 x 29. The last pooling is over whole
+---channels, where Gluon's is over 7 x 7, the same for images of 224 x 224. Huang et al., Densely connected convolutional
+---networks, 2016.
+---@param options any
+---@return perigee.Block
+function models.densenet201(options) end
+
+---pg.models.get_model(name[, {classes = 1000, …}]) -> the model of that name: pg.models.NAME(options). Gluon's names with dots,
+---such as "mobilenetv2_1.0" and "inceptionv3", are names too.
+---@param name any
+---@param options any
+---@return perigee.Block
+function models.get_model(name, options) end
+
+---pg.models.inception_v3({classes = 1000}) -> Inception v3, without the second output for training, for images (batch, 3,
+---height, width) of at least 75 x 75. The last pooling is over whole channels, where Gluon's is over 8 x 8, the same for
+---images of 299 x 299. Szegedy et al., Rethinking the Inception architecture for computer vision, 2015.
+---@param options any
+---@return perigee.Block
+function models.inception_v3(options) end
+
+---pg.models.list() -> the sorted list of the names of the models.
+---@return string[]
+function models.list() end
+
+---pg.models.mobilenet1_0, pg.models.mobilenet0_75, pg.models.mobilenet0_5, pg.models.mobilenet0_25, pg.models.mobilenet_v2_1_0,
+---pg.models.mobilenet_v2_0_75, pg.models.mobilenet_v2_0_5, pg.models.mobilenet_v2_0_25({classes = 1000}) -> a MobileNet of
+---version 1 or 2 for images (batch, 3, height, width) of any size. The last number multiplies the channels. As in Gluon,
+---the first block of version 2 has its convolution of 1 x 1 although it expands nothing, and the output has no bias. Howard
+---et al., MobileNets, 2017, and Sandler et al., MobileNetV2, 2018.
+---@param options any
+---@return perigee.Block
+function models.mobilenet0_25(options) end
+
+---pg.models.mobilenet1_0, pg.models.mobilenet0_75, pg.models.mobilenet0_5, pg.models.mobilenet0_25, pg.models.mobilenet_v2_1_0,
+---pg.models.mobilenet_v2_0_75, pg.models.mobilenet_v2_0_5, pg.models.mobilenet_v2_0_25({classes = 1000}) -> a MobileNet of
+---version 1 or 2 for images (batch, 3, height, width) of any size. The last number multiplies the channels. As in Gluon,
+---the first block of version 2 has its convolution of 1 x 1 although it expands nothing, and the output has no bias. Howard
+---et al., MobileNets, 2017, and Sandler et al., MobileNetV2, 2018.
+---@param options any
+---@return perigee.Block
+function models.mobilenet0_5(options) end
+
+---pg.models.mobilenet1_0, pg.models.mobilenet0_75, pg.models.mobilenet0_5, pg.models.mobilenet0_25, pg.models.mobilenet_v2_1_0,
+---pg.models.mobilenet_v2_0_75, pg.models.mobilenet_v2_0_5, pg.models.mobilenet_v2_0_25({classes = 1000}) -> a MobileNet of
+---version 1 or 2 for images (batch, 3, height, width) of any size. The last number multiplies the channels. As in Gluon,
+---the first block of version 2 has its convolution of 1 x 1 although it expands nothing, and the output has no bias. Howard
+---et al., MobileNets, 2017, and Sandler et al., MobileNetV2, 2018.
+---@param options any
+---@return perigee.Block
+function models.mobilenet0_75(options) end
+
+---pg.models.mobilenet1_0, pg.models.mobilenet0_75, pg.models.mobilenet0_5, pg.models.mobilenet0_25, pg.models.mobilenet_v2_1_0,
+---pg.models.mobilenet_v2_0_75, pg.models.mobilenet_v2_0_5, pg.models.mobilenet_v2_0_25({classes = 1000}) -> a MobileNet of
+---version 1 or 2 for images (batch, 3, height, width) of any size. The last number multiplies the channels. As in Gluon,
+---the first block of version 2 has its convolution of 1 x 1 although it expands nothing, and the output has no bias. Howard
+---et al., MobileNets, 2017, and Sandler et al., MobileNetV2, 2018.
+---@param options any
+---@return perigee.Block
+function models.mobilenet1_0(options) end
+
+---pg.models.mobilenet1_0, pg.models.mobilenet0_75, pg.models.mobilenet0_5, pg.models.mobilenet0_25, pg.models.mobilenet_v2_1_0,
+---pg.models.mobilenet_v2_0_75, pg.models.mobilenet_v2_0_5, pg.models.mobilenet_v2_0_25({classes = 1000}) -> a MobileNet of
+---version 1 or 2 for images (batch, 3, height, width) of any size. The last number multiplies the channels. As in Gluon,
+---the first block of version 2 has its convolution of 1 x 1 although it expands nothing, and the output has no bias. Howard
+---et al., MobileNets, 2017, and Sandler et al., MobileNetV2, 2018.
+---@param options any
+---@return perigee.Block
+function models.mobilenet_v2_0_25(options) end
+
+---pg.models.mobilenet1_0, pg.models.mobilenet0_75, pg.models.mobilenet0_5, pg.models.mobilenet0_25, pg.models.mobilenet_v2_1_0,
+---pg.models.mobilenet_v2_0_75, pg.models.mobilenet_v2_0_5, pg.models.mobilenet_v2_0_25({classes = 1000}) -> a MobileNet of
+---version 1 or 2 for images (batch, 3, height, width) of any size. The last number multiplies the channels. As in Gluon,
+---the first block of version 2 has its convolution of 1 x 1 although it expands nothing, and the output has no bias. Howard
+---et al., MobileNets, 2017, and Sandler et al., MobileNetV2, 2018.
+---@param options any
+---@return perigee.Block
+function models.mobilenet_v2_0_5(options) end
+
+---pg.models.mobilenet1_0, pg.models.mobilenet0_75, pg.models.mobilenet0_5, pg.models.mobilenet0_25, pg.models.mobilenet_v2_1_0,
+---pg.models.mobilenet_v2_0_75, pg.models.mobilenet_v2_0_5, pg.models.mobilenet_v2_0_25({classes = 1000}) -> a MobileNet of
+---version 1 or 2 for images (batch, 3, height, width) of any size. The last number multiplies the channels. As in Gluon,
+---the first block of version 2 has its convolution of 1 x 1 although it expands nothing, and the output has no bias. Howard
+---et al., MobileNets, 2017, and Sandler et al., MobileNetV2, 2018.
+---@param options any
+---@return perigee.Block
+function models.mobilenet_v2_0_75(options) end
+
+---pg.models.mobilenet1_0, pg.models.mobilenet0_75, pg.models.mobilenet0_5, pg.models.mobilenet0_25, pg.models.mobilenet_v2_1_0,
+---pg.models.mobilenet_v2_0_75, pg.models.mobilenet_v2_0_5, pg.models.mobilenet_v2_0_25({classes = 1000}) -> a MobileNet of
+---version 1 or 2 for images (batch, 3, height, width) of any size. The last number multiplies the channels. As in Gluon,
+---the first block of version 2 has its convolution of 1 x 1 although it expands nothing, and the output has no bias. Howard
+---et al., MobileNets, 2017, and Sandler et al., MobileNetV2, 2018.
+---@param options any
+---@return perigee.Block
+function models.mobilenet_v2_1_0(options) end
+
+---pg.models.resnet18_v1, pg.models.resnet34_v1, pg.models.resnet50_v1, pg.models.resnet101_v1, pg.models.resnet152_v1,
+---pg.models.resnet18_v2, pg.models.resnet34_v2, pg.models.resnet50_v2, pg.models.resnet101_v2,
+---pg.models.resnet152_v2({classes = 1000, thumbnail = false}) -> a ResNet for images (batch, 3, height, width) of any size. As
+---in Gluon, the bottlenecks of v1 have their stride in the first convolution and biases in the convolutions of 1 x 1.
+---thumbnail begins with a convolution of 3 x 3, for small images. He et al., Deep residual learning for image recognition,
+---2015, and Identity mappings in deep residual networks, 2016.
+---@param options any
+---@return perigee.Block
+function models.resnet101_v1(options) end
+
+---pg.models.resnet18_v1, pg.models.resnet34_v1, pg.models.resnet50_v1, pg.models.resnet101_v1, pg.models.resnet152_v1,
+---pg.models.resnet18_v2, pg.models.resnet34_v2, pg.models.resnet50_v2, pg.models.resnet101_v2,
+---pg.models.resnet152_v2({classes = 1000, thumbnail = false}) -> a ResNet for images (batch, 3, height, width) of any size. As
+---in Gluon, the bottlenecks of v1 have their stride in the first convolution and biases in the convolutions of 1 x 1.
+---thumbnail begins with a convolution of 3 x 3, for small images. He et al., Deep residual learning for image recognition,
+---2015, and Identity mappings in deep residual networks, 2016.
+---@param options any
+---@return perigee.Block
+function models.resnet101_v2(options) end
+
+---pg.models.resnet18_v1, pg.models.resnet34_v1, pg.models.resnet50_v1, pg.models.resnet101_v1, pg.models.resnet152_v1,
+---pg.models.resnet18_v2, pg.models.resnet34_v2, pg.models.resnet50_v2, pg.models.resnet101_v2,
+---pg.models.resnet152_v2({classes = 1000, thumbnail = false}) -> a ResNet for images (batch, 3, height, width) of any size. As
+---in Gluon, the bottlenecks of v1 have their stride in the first convolution and biases in the convolutions of 1 x 1.
+---thumbnail begins with a convolution of 3 x 3, for small images. He et al., Deep residual learning for image recognition,
+---2015, and Identity mappings in deep residual networks, 2016.
+---@param options any
+---@return perigee.Block
+function models.resnet152_v1(options) end
+
+---pg.models.resnet18_v1, pg.models.resnet34_v1, pg.models.resnet50_v1, pg.models.resnet101_v1, pg.models.resnet152_v1,
+---pg.models.resnet18_v2, pg.models.resnet34_v2, pg.models.resnet50_v2, pg.models.resnet101_v2,
+---pg.models.resnet152_v2({classes = 1000, thumbnail = false}) -> a ResNet for images (batch, 3, height, width) of any size. As
+---in Gluon, the bottlenecks of v1 have their stride in the first convolution and biases in the convolutions of 1 x 1.
+---thumbnail begins with a convolution of 3 x 3, for small images. He et al., Deep residual learning for image recognition,
+---2015, and Identity mappings in deep residual networks, 2016.
+---@param options any
+---@return perigee.Block
+function models.resnet152_v2(options) end
+
+---pg.models.resnet18_v1, pg.models.resnet34_v1, pg.models.resnet50_v1, pg.models.resnet101_v1, pg.models.resnet152_v1,
+---pg.models.resnet18_v2, pg.models.resnet34_v2, pg.models.resnet50_v2, pg.models.resnet101_v2,
+---pg.models.resnet152_v2({classes = 1000, thumbnail = false}) -> a ResNet for images (batch, 3, height, width) of any size. As
+---in Gluon, the bottlenecks of v1 have their stride in the first convolution and biases in the convolutions of 1 x 1.
+---thumbnail begins with a convolution of 3 x 3, for small images. He et al., Deep residual learning for image recognition,
+---2015, and Identity mappings in deep residual networks, 2016.
+---@param options any
+---@return perigee.Block
+function models.resnet18_v1(options) end
+
+---pg.models.resnet18_v1, pg.models.resnet34_v1, pg.models.resnet50_v1, pg.models.resnet101_v1, pg.models.resnet152_v1,
+---pg.models.resnet18_v2, pg.models.resnet34_v2, pg.models.resnet50_v2, pg.models.resnet101_v2,
+---pg.models.resnet152_v2({classes = 1000, thumbnail = false}) -> a ResNet for images (batch, 3, height, width) of any size. As
+---in Gluon, the bottlenecks of v1 have their stride in the first convolution and biases in the convolutions of 1 x 1.
+---thumbnail begins with a convolution of 3 x 3, for small images. He et al., Deep residual learning for image recognition,
+---2015, and Identity mappings in deep residual networks, 2016.
+---@param options any
+---@return perigee.Block
+function models.resnet18_v2(options) end
+
+---pg.models.resnet18_v1, pg.models.resnet34_v1, pg.models.resnet50_v1, pg.models.resnet101_v1, pg.models.resnet152_v1,
+---pg.models.resnet18_v2, pg.models.resnet34_v2, pg.models.resnet50_v2, pg.models.resnet101_v2,
+---pg.models.resnet152_v2({classes = 1000, thumbnail = false}) -> a ResNet for images (batch, 3, height, width) of any size. As
+---in Gluon, the bottlenecks of v1 have their stride in the first convolution and biases in the convolutions of 1 x 1.
+---thumbnail begins with a convolution of 3 x 3, for small images. He et al., Deep residual learning for image recognition,
+---2015, and Identity mappings in deep residual networks, 2016.
+---@param options any
+---@return perigee.Block
+function models.resnet34_v1(options) end
+
+---pg.models.resnet18_v1, pg.models.resnet34_v1, pg.models.resnet50_v1, pg.models.resnet101_v1, pg.models.resnet152_v1,
+---pg.models.resnet18_v2, pg.models.resnet34_v2, pg.models.resnet50_v2, pg.models.resnet101_v2,
+---pg.models.resnet152_v2({classes = 1000, thumbnail = false}) -> a ResNet for images (batch, 3, height, width) of any size. As
+---in Gluon, the bottlenecks of v1 have their stride in the first convolution and biases in the convolutions of 1 x 1.
+---thumbnail begins with a convolution of 3 x 3, for small images. He et al., Deep residual learning for image recognition,
+---2015, and Identity mappings in deep residual networks, 2016.
+---@param options any
+---@return perigee.Block
+function models.resnet34_v2(options) end
+
+---pg.models.resnet18_v1, pg.models.resnet34_v1, pg.models.resnet50_v1, pg.models.resnet101_v1, pg.models.resnet152_v1,
+---pg.models.resnet18_v2, pg.models.resnet34_v2, pg.models.resnet50_v2, pg.models.resnet101_v2,
+---pg.models.resnet152_v2({classes = 1000, thumbnail = false}) -> a ResNet for images (batch, 3, height, width) of any size. As
+---in Gluon, the bottlenecks of v1 have their stride in the first convolution and biases in the convolutions of 1 x 1.
+---thumbnail begins with a convolution of 3 x 3, for small images. He et al., Deep residual learning for image recognition,
+---2015, and Identity mappings in deep residual networks, 2016.
+---@param options any
+---@return perigee.Block
+function models.resnet50_v1(options) end
+
+---pg.models.resnet18_v1, pg.models.resnet34_v1, pg.models.resnet50_v1, pg.models.resnet101_v1, pg.models.resnet152_v1,
+---pg.models.resnet18_v2, pg.models.resnet34_v2, pg.models.resnet50_v2, pg.models.resnet101_v2,
+---pg.models.resnet152_v2({classes = 1000, thumbnail = false}) -> a ResNet for images (batch, 3, height, width) of any size. As
+---in Gluon, the bottlenecks of v1 have their stride in the first convolution and biases in the convolutions of 1 x 1.
+---thumbnail begins with a convolution of 3 x 3, for small images. He et al., Deep residual learning for image recognition,
+---2015, and Identity mappings in deep residual networks, 2016.
+---@param options any
+---@return perigee.Block
+function models.resnet50_v2(options) end
+
+---pg.models.squeezenet1_0, pg.models.squeezenet1_1({classes = 1000}) -> a SqueezeNet for images (batch, 3, height, width) of
+---at least 21 x 21. The second has the same accuracy with less computation. The last pooling is over whole channels, where Gluon's is
+---over 13 x 13, the same for images of 224 x 224. Iandola et al., SqueezeNet: AlexNet-level accuracy with 50x fewer
+---parameters, 2016.
+---@param options any
+---@return perigee.Block
+function models.squeezenet1_0(options) end
+
+---pg.models.squeezenet1_0, pg.models.squeezenet1_1({classes = 1000}) -> a SqueezeNet for images (batch, 3, height, width) of
+---at least 21 x 21. The second has the same accuracy with less computation. The last pooling is over whole channels, where Gluon's is
+---over 13 x 13, the same for images of 224 x 224. Iandola et al., SqueezeNet: AlexNet-level accuracy with 50x fewer
+---parameters, 2016.
+---@param options any
+---@return perigee.Block
+function models.squeezenet1_1(options) end
+
+---pg.models.vgg11, pg.models.vgg13, pg.models.vgg16, pg.models.vgg19, pg.models.vgg11_bn, pg.models.vgg13_bn,
+---pg.models.vgg16_bn, pg.models.vgg19_bn({classes = 1000}) -> a VGG net; those with _bn have a BatchNorm after each
+---convolution. Images are (batch, 3, height, width), of at least 32 x 32; the first call fixes the size. Simonyan and Zisserman,
+---Very deep convolutional networks for large-scale image recognition, 2014.
+---@param options any
+---@return perigee.Block
+function models.vgg11(options) end
+
+---pg.models.vgg11, pg.models.vgg13, pg.models.vgg16, pg.models.vgg19, pg.models.vgg11_bn, pg.models.vgg13_bn,
+---pg.models.vgg16_bn, pg.models.vgg19_bn({classes = 1000}) -> a VGG net; those with _bn have a BatchNorm after each
+---convolution. Images are (batch, 3, height, width), of at least 32 x 32; the first call fixes the size. Simonyan and Zisserman,
+---Very deep convolutional networks for large-scale image recognition, 2014.
+---@param options any
+---@return perigee.Block
+function models.vgg11_bn(options) end
+
+---pg.models.vgg11, pg.models.vgg13, pg.models.vgg16, pg.models.vgg19, pg.models.vgg11_bn, pg.models.vgg13_bn,
+---pg.models.vgg16_bn, pg.models.vgg19_bn({classes = 1000}) -> a VGG net; those with _bn have a BatchNorm after each
+---convolution. Images are (batch, 3, height, width), of at least 32 x 32; the first call fixes the size. Simonyan and Zisserman,
+---Very deep convolutional networks for large-scale image recognition, 2014.
+---@param options any
+---@return perigee.Block
+function models.vgg13(options) end
+
+---pg.models.vgg11, pg.models.vgg13, pg.models.vgg16, pg.models.vgg19, pg.models.vgg11_bn, pg.models.vgg13_bn,
+---pg.models.vgg16_bn, pg.models.vgg19_bn({classes = 1000}) -> a VGG net; those with _bn have a BatchNorm after each
+---convolution. Images are (batch, 3, height, width), of at least 32 x 32; the first call fixes the size. Simonyan and Zisserman,
+---Very deep convolutional networks for large-scale image recognition, 2014.
+---@param options any
+---@return perigee.Block
+function models.vgg13_bn(options) end
+
+---pg.models.vgg11, pg.models.vgg13, pg.models.vgg16, pg.models.vgg19, pg.models.vgg11_bn, pg.models.vgg13_bn,
+---pg.models.vgg16_bn, pg.models.vgg19_bn({classes = 1000}) -> a VGG net; those with _bn have a BatchNorm after each
+---convolution. Images are (batch, 3, height, width), of at least 32 x 32; the first call fixes the size. Simonyan and Zisserman,
+---Very deep convolutional networks for large-scale image recognition, 2014.
+---@param options any
+---@return perigee.Block
+function models.vgg16(options) end
+
+---pg.models.vgg11, pg.models.vgg13, pg.models.vgg16, pg.models.vgg19, pg.models.vgg11_bn, pg.models.vgg13_bn,
+---pg.models.vgg16_bn, pg.models.vgg19_bn({classes = 1000}) -> a VGG net; those with _bn have a BatchNorm after each
+---convolution. Images are (batch, 3, height, width), of at least 32 x 32; the first call fixes the size. Simonyan and Zisserman,
+---Very deep convolutional networks for large-scale image recognition, 2014.
+---@param options any
+---@return perigee.Block
+function models.vgg16_bn(options) end
+
+---pg.models.vgg11, pg.models.vgg13, pg.models.vgg16, pg.models.vgg19, pg.models.vgg11_bn, pg.models.vgg13_bn,
+---pg.models.vgg16_bn, pg.models.vgg19_bn({classes = 1000}) -> a VGG net; those with _bn have a BatchNorm after each
+---convolution. Images are (batch, 3, height, width), of at least 32 x 32; the first call fixes the size. Simonyan and Zisserman,
+---Very deep convolutional networks for large-scale image recognition, 2014.
+---@param options any
+---@return perigee.Block
+function models.vgg19(options) end
+
+---pg.models.vgg11, pg.models.vgg13, pg.models.vgg16, pg.models.vgg19, pg.models.vgg11_bn, pg.models.vgg13_bn,
+---pg.models.vgg16_bn, pg.models.vgg19_bn({classes = 1000}) -> a VGG net; those with _bn have a BatchNorm after each
+---convolution. Images are (batch, 3, height, width), of at least 32 x 32; the first call fixes the size. Simonyan and Zisserman,
+---Very deep convolutional networks for large-scale image recognition, 2014.
+---@param options any
+---@return perigee.Block
+function models.vgg19_bn(options) end
 
 ---@class perigee.nn
 ---@field rnn perigee.rnn
@@ -4948,6 +5569,7 @@ function utils.split_data(data, num_slice, options) end
 ---@field linalg perigee.linalg
 ---@field loss perigee.loss
 ---@field metric perigee.metric
+---@field models perigee.models
 ---@field nn perigee.nn
 ---@field optim perigee.optim
 ---@field tree perigee.tree
