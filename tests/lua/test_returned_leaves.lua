@@ -221,10 +221,10 @@ t.test("cycles of such leaves and functions of the script are freed", function()
 end)
 
 t.test("a result whose history ends within the call can be walked back", function()
-  local w = pg.ones(2):attach_grad()
+  local scale = pg.ones(2):attach_grad()
   local function f(x)
     local p = (x * 3):attach_grad()
-    return pg.record(function() return (x * p):sum() end), pg.record(function() return (p * w):sum() end)
+    return pg.record(function() return (x * p):sum() end), pg.record(function() return (p * scale):sum() end)
   end
   for _, way in ipairs{f, pg.jit(f)} do
     for _ = 1, 3 do
@@ -232,7 +232,7 @@ t.test("a result whose history ends within the call can be walked back", functio
       t.check(y.requires_grad and z.requires_grad)
       y:backward{retain_graph = true}
       z:backward()
-      t.equal(w.grad, pg.full({2}, 3))
+      t.equal(scale.grad, pg.full({2}, 3))
     end
     local x = pg.ones(2):attach_grad()
     way(x):backward()
