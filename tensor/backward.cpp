@@ -17,13 +17,15 @@ Value call_op(Context& ctx, const OpDef& op, Value x, AttrList attrs) {
   return apply(ctx, op, in, make_attrs(op, attrs))[0];
 }
 
-// One walk over the part of the tape that some heads depend on.
+// One walk over the part of the tape that some heads depend on. It marks the nodes. Other walks may start or end while
+// it calls a rule, on the same nodes: those of the rule, and those of other jobs while this one is suspended.
 class Walk {
  public:
-  Walk(Context& ctx, const BackwardOptions& options) : ctx_(ctx), options_(options), id_(ctx.next_walk++) {}
-  // Restores the marks of the enclosing walk, whose rule started this one.
+  Walk(Context& ctx, const BackwardOptions& options)
+      : ctx_(ctx), options_(options), id_(ctx.next_walk++), seen_(ctx.next_walk) {}
   ~Walk() {
     for (const Visit& v : visits_) v.node->walk = v.walk, v.node->slot = v.slot, v.node->needed = v.needed;
+    ++ctx_.next_walk;
   }
   Walk(const Walk&) = delete;
 
@@ -48,7 +50,10 @@ class Walk {
   }
 
   const std::vector<Ref<TapeNode>>& nodes() const { return nodes_; }
-  bool reached(const TapeNode* node) const { return node->walk == id_; }
+  bool reached(const TapeNode* node) {
+    renew_marks();
+    return node->walk == id_;
+  }
   void need(const TapeNode* node) { needed_[node->slot] = true; }
 
   // A node is needed when one of its inputs is. Inputs have a lower sequence, so they come later in the list. The first
@@ -142,7 +147,18 @@ class Walk {
 
   bool ends_at(const TapeNode& node) const { return node.sequence < options_.first; }
 
+  // Marks the nodes again if another walk has marked some or ended.
+  void renew_marks() {
+    if (seen_ == ctx_.next_walk) return;
+    seen_ = ++ctx_.next_walk;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      TapeNode& node = *nodes_[i];
+      node.walk = id_, node.slot = uint32_t(i), node.needed = needed_[i];
+    }
+  }
+
   void add(TapeNode& node, uint32_t output, Value cotangent) {
+    renew_marks();
     Cotangents& list = cotangents_[node.slot];
     while (list.size() <= output) list.emplace_back();
     Value& sum = list[output];
@@ -154,24 +170,25 @@ class Walk {
     sum = apply(ctx_, op_named<"add">(), in, {})[0];
   }
 
-  bool needs(const Value& input) const { return input.node() && reached(input.node()) && needed_[input.node()->slot]; }
+  bool needs(const Value& input) { return input.node() && reached(input.node()) && needed_[input.node()->slot]; }
 
-  bool leads_on(const TapeNode& node) const {
+  bool leads_on(const TapeNode& node) {
     return !ends_at(node) &&
            std::any_of(node.inputs.begin(), node.inputs.end(), [&](const Value& input) { return needs(input); });
   }
 
-  // TapeNode::replaced of a node.
+  // TapeNode::replaced of a node, during a call of its backward function. Another call may be suspended.
   struct Replaced {
-    explicit Replaced(TapeNode& of) : node(of) {}
-    ~Replaced() { node.replaced = {}; }
+    explicit Replaced(TapeNode& of) : node(of), before(std::exchange(of.replaced, {})) {}
+    ~Replaced() { node.replaced = before; }
     Replaced(const Replaced&) = delete;
     TapeNode& node;
+    const std::span<Value* const> before;
     SmallVector<Value*, 8> places;
   };
   // For the last node that runs. Nothing fails after it if each leaf whose gradient is not final yet gets one that the
   // node computes, with nothing to add.
-  void find_replaced(const TapeNode& node, Replaced& replaced) const {
+  void find_replaced(const TapeNode& node, Replaced& replaced) {
     std::vector<char> met(nodes_.size(), false);
     for (const Value& input : node.inputs) {
       replaced.places.push_back(nullptr);
@@ -308,7 +325,8 @@ class Walk {
 
   Context& ctx_;
   const BackwardOptions& options_;
-  uint64_t id_;
+  const uint64_t id_;
+  uint64_t seen_;  // Context::next_walk when the nodes were marked
   std::vector<Visit> visits_;
   std::set<Place> places_;  // for nodes whose outputs lead to different inputs
   std::vector<Ref<TapeNode>> nodes_;
@@ -416,7 +434,7 @@ void backward(Context& ctx, std::span<const Value> heads, std::span<const Value>
       writes.emplace_back(&node, finished(ctx, node, new_gradient(ctx, node, grads, options.create_graph), options));
   };
   writes.reserve(walk.leaves().size());
-  const bool stores = !options.create_graph && !options.on_final;
+  const bool stores = !options.create_graph && !options.on_final && !ctx.suspender;
   observed(ctx, Work::Kind::kBackward, "backward", [&] { walk.run(keep, stores); });
   for (auto& [leaf, grad] : writes) {
     if (grad.has_node()) suspect(ctx, *leaf, grad);

@@ -178,7 +178,10 @@ void return_leaves(Graph& graph) {
 }
 
 std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> results, Program::Options options) {
-  return_leaves(session.graph);
+  // A backward inside the trace has consumed what was recorded.
+  const bool differentiates = std::any_of(session.graph.nodes.begin(), session.graph.nodes.end(),
+                                          [](const Node& node) { return node.kind == NodeKind::kGradient; });
+  if (!differentiates) return_leaves(session.graph);
   auto call = std::make_unique<Call>();
   call->input_boxes.resize(session.graph.inputs.size());
   call->input_gradients.resize(session.graph.inputs.size());
@@ -213,9 +216,7 @@ std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> resu
   call->results = std::move(results);
   call->recording = session.guards_recording;
   call->training = session.guards_training;
-  // A backward inside the trace has consumed what was recorded.
-  call->records = session.records && std::none_of(session.graph.nodes.begin(), session.graph.nodes.end(),
-                                                  [](const Node& node) { return node.kind == NodeKind::kGradient; });
+  call->records = session.records && !differentiates;
   call->program = Ref<Program>(new Program(session.graph, session.generators, std::move(options)));
   return call;
 }

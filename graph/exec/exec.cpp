@@ -308,9 +308,7 @@ class Run {
     run_part(execution, first_step(), lend);
     ctx_.poll();
     const bool quick = thread_seconds() - start < kPatience;
-    SmallVector<Loan, 4> loans;
-    for (size_t i = 0; i < plan_.fresh.size(); ++i)
-      if (plan_.fresh[i].lendable >= 0) bind_lendable(i, quick, loans);
+    const SmallVector<Loan, 4> loans = bind_lendable(quick);
     if (!loans.empty()) execution.finish_uninterrupted();
     try {
       run_part(execution, lend, plan_.steps.size());
@@ -328,19 +326,29 @@ class Run {
     Value* home;
     size_t fresh;
   };
-  void bind_lendable(size_t i, bool quick, SmallVector<Loan, 4>& loans) {
-    const FreshOutput& f = plan_.fresh[i];
-    Value* home = quick ? (*spare_)(f.lendable) : nullptr;
-    const bool fits = home && home->is_array() && !home->has_node() && home->type() == f.layout->type &&
-                      home->array().contiguous && home->array().writable();
-    if (fits) {
-      loans.push_back({home, i});
-      fresh_[i] = std::move(*home);
-      *home = Value();
-    } else {
-      fresh_[i] = allocate(f);
+  // Allocates the outputs that cannot borrow before the others do: that may fail.
+  SmallVector<Loan, 4> bind_lendable(bool quick) {
+    SmallVector<Loan, 4> loans;
+    for (size_t i = 0; i < plan_.fresh.size(); ++i) {
+      const FreshOutput& f = plan_.fresh[i];
+      if (f.lendable < 0) continue;
+      if (Value* home = quick ? (*spare_)(f.lendable) : nullptr; home && fits(*home, f))
+        loans.push_back({home, i});
+      else
+        fresh_[i] = allocate(f);
     }
-    plan_.frames->patch(frame_, f.storage, static_cast<char*>(fresh_[i].array().data()));
+    for (const Loan& loan : loans) {
+      fresh_[loan.fresh] = std::move(*loan.home);
+      *loan.home = Value();
+    }
+    for (size_t i = 0; i < plan_.fresh.size(); ++i)
+      if (plan_.fresh[i].lendable >= 0)
+        plan_.frames->patch(frame_, plan_.fresh[i].storage, static_cast<char*>(fresh_[i].array().data()));
+    return loans;
+  }
+  static bool fits(const Value& home, const FreshOutput& f) {
+    return home.is_array() && !home.has_node() && home.type() == f.layout->type && home.array().contiguous &&
+           home.array().writable();
   }
 
   Value allocate(const FreshOutput& f) const {

@@ -173,6 +173,7 @@ struct Program::Entry {
       PlanOptions plan = plan_options(kept);
       plan.name += " backward";
       plan.consumed = residuals;
+      for (size_t i = kept.size(); i < backward_graph.inputs.size(); ++i) plan.changing.push_back(int32_t(i));
       if (lends)
         for (size_t k = 0; k < joint.wanted.size(); ++k) plan.lendable.push_back(int32_t(k));
       backward = observed(ctx, Work::Kind::kCompile, plan.name,
