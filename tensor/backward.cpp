@@ -22,10 +22,11 @@ Value call_op(Context& ctx, const OpDef& op, Value x, AttrList attrs) {
 class Walk {
  public:
   Walk(Context& ctx, const BackwardOptions& options)
-      : ctx_(ctx), options_(options), id_(ctx.next_walk++), seen_(ctx.next_walk) {}
+      : ctx_(ctx), options_(options), id_(ctx.next_walk++), before_(std::exchange(ctx.marking_walk, id_)) {}
+  // Restores the marks of the enclosing walk, whose rule started this one.
   ~Walk() {
     for (const Visit& v : visits_) v.node->walk = v.walk, v.node->slot = v.slot, v.node->needed = v.needed;
-    ++ctx_.next_walk;
+    ctx_.marking_walk = ctx_.marking_walk == id_ ? before_ : 0;
   }
   Walk(const Walk&) = delete;
 
@@ -147,10 +148,9 @@ class Walk {
 
   bool ends_at(const TapeNode& node) const { return node.sequence < options_.first; }
 
-  // Marks the nodes again if another walk has marked some or ended.
+  // Marks the nodes again if walks that were suspended have left other marks.
   void renew_marks() {
-    if (seen_ == ctx_.next_walk) return;
-    seen_ = ++ctx_.next_walk;
+    if (std::exchange(ctx_.marking_walk, id_) == id_) return;
     for (size_t i = 0; i < nodes_.size(); ++i) {
       TapeNode& node = *nodes_[i];
       node.walk = id_, node.slot = uint32_t(i), node.needed = needed_[i];
@@ -326,7 +326,7 @@ class Walk {
   Context& ctx_;
   const BackwardOptions& options_;
   const uint64_t id_;
-  uint64_t seen_;  // Context::next_walk when the nodes were marked
+  const uint64_t before_;  // the walk whose marks this one replaces
   std::vector<Visit> visits_;
   std::set<Place> places_;  // for nodes whose outputs lead to different inputs
   std::vector<Ref<TapeNode>> nodes_;

@@ -92,6 +92,7 @@ class Context {
   Work* work = nullptr;                          // the innermost work in progress that an observer has seen
   uint64_t next_sequence = 1;                    // number of the next tape node
   uint64_t next_walk = 1;                        // number of the next walk over the tape
+  uint64_t marking_walk = 0;                     // the walk that has marked its nodes last; 0: none that goes on
 
   PreparedCalls prepared;  // of eager calls
 
