@@ -1,13 +1,12 @@
 #include "graph/exec/program.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "graph/exec/kept.h"
+#include "graph/exec/residuals.h"
 #include "graph/ir/history.h"
 #include "graph/passes/passes.h"
-#include "graph/plan/arena.h"
 #include "tensor/observer.h"
 
 namespace pg {
@@ -17,8 +16,6 @@ namespace {
 // together, of 1.5 KB each. Sequences of 1 to 512 items keep their plans.
 constexpr size_t kMaxSpecializations = 512, kFewestSpecializations = 16, kMaxNodes = size_t(1) << 17;
 
-// Residuals of fewer bytes together are separate arrays.
-constexpr Bytes kLargeResiduals = Bytes(1 << 20);
 // Gradients of fewer bytes together are new arrays instead of being written over the old ones.
 constexpr Bytes kLargeGradients = Bytes(1 << 20);
 
@@ -68,43 +65,6 @@ Graph gradient_trace(const Graph& trace, std::span<const int32_t> leaves, const 
   }
   graph.nodes.push_back(std::move(gradient));
   return graph;
-}
-
-// Returns places in one block for the residuals that forward computes on the CPU. They are in the order in which
-// forward makes them: backward reads the last ones first, so the block becomes free from its end. `first`: of the
-// outputs.
-ValueBlock place_residuals(const Graph& forward, size_t first) {
-  ValueBlock block;
-  const auto& outputs = forward.outputs;
-  for (size_t k = first; k < outputs.size(); ++k) {
-    const NodeKind kind = forward.node(outputs[k]).kind;
-    const Type& type = forward.type(outputs[k]);
-    const bool made = kind != NodeKind::kInput && kind != NodeKind::kConstant && type.device.is_cpu();
-    if (made && bytes_of(type) > Bytes() &&
-        std::find(outputs.begin(), outputs.begin() + ptrdiff_t(k), outputs[k]) == outputs.begin() + ptrdiff_t(k))
-      block.members.push_back(int32_t(k));
-  }
-  std::stable_sort(block.members.begin(), block.members.end(),
-                   [&](int32_t a, int32_t b) { return outputs[size_t(a)].node < outputs[size_t(b)].node; });
-  for (int32_t k : block.members) {
-    block.offsets.push_back(block.bytes);
-    block.bytes += arena_aligned(bytes_of(forward.type(outputs[size_t(k)])));
-  }
-  return block.bytes < kLargeResiduals ? ValueBlock() : block;
-}
-
-// Returns the part of the block that a plan leaves, as inputs of the plan that consumes it: input `first` is output
-// `outputs` of the other.
-ValueBlock block_left_by(const Plan& plan, size_t outputs, size_t first) {
-  ValueBlock block;
-  block.bytes = plan.options.left.bytes;
-  for (size_t i = 0; i < plan.options.left.members.size(); ++i) {
-    const size_t k = size_t(plan.options.left.members[i]);
-    if (!plan.storages[size_t(plan.outputs[k].storage)].in_block) continue;
-    block.members.push_back(int32_t(k - outputs + first));
-    block.offsets.push_back(plan.options.left.offsets[i]);
-  }
-  return block.members.empty() ? ValueBlock() : block;
 }
 
 // Whether a run computes every gradient that the walk over its node needs.
@@ -466,37 +426,6 @@ void Program::run_into(Context& ctx, std::span<Value> inputs, std::span<const Ra
   pg::run(*entry->forward, ctx, inputs, states, targets, out);
 }
 
-// Gives the block of residuals among the arguments of backward to it, which writes over them. Copies the block if a
-// later walk may need it.
-void Program::give_block(Context& ctx, const Entry& entry, Run& run, TapeNode& node, Values& arguments) {
-  const ValueBlock& block = entry.residuals;
-  if (block.bytes == Bytes()) return;
-  const auto member = [&](size_t i) -> Value& { return arguments[size_t(block.members[i])]; };
-  const Ref<Buffer>& shared = member(0).array().buffer;
-  bool whole = true;
-  for (size_t i = 0; i < block.members.size(); ++i) {
-    const Array& a = member(i).array();
-    whole &= a.buffer == shared &&
-             static_cast<char*>(a.data()) == static_cast<char*>(shared->data) + block.offsets[i].count();
-  }
-  if (whole && node.ends) {
-    // A second backward finds the node released, also if this one fails.
-    node.released = true;
-    run.residuals.clear();
-    return;
-  }
-  const Ref<Buffer> copy = Buffer::allocate(Device{}, block.bytes);
-  for (size_t i = 0; i < block.members.size(); ++i) {
-    member(i) = to_contiguous(ctx, member(i));
-    const Array& from = member(i).array();
-    std::memcpy(static_cast<char*>(copy->data) + block.offsets[i].count(), from.data(), bytes_of(from.type).count());
-    Ref<Array> to = Array::make(from.type);
-    to->buffer = copy;
-    to->offset = int64_t(block.offsets[i].count()) / size_of(from.type.dtype);
-    member(i) = Value(std::move(to));
-  }
-}
-
 Values Program::backward(Context& ctx, Run& run, TapeNode& node, std::span<const Value> cotangents) {
   Entry& entry = *run.entry;
   const Specialized& joint = entry.joint;
@@ -524,7 +453,14 @@ Values Program::backward(Context& ctx, Run& run, TapeNode& node, std::span<const
     const auto replaced = [&](int32_t output) { return node.replaced[size_t(joint.wanted[size_t(output)])]; };
     const Spare spare(replaced);
     const std::shared_ptr<const Plan> plan = entry.backward_plan(ctx);
-    give_block(ctx, entry, run, node, arguments);
+    if (entry.residuals.bytes > Bytes()) {
+      if (node.ends && is_block(entry.residuals, arguments)) {
+        node.released = true;  // a second backward finds the node released, also if this one fails
+        run.residuals.clear();
+      } else {
+        copy_block(ctx, entry.residuals, arguments);  // a later walk may need what the plan writes over
+      }
+    }
     const bool borrows = run.quick && !ctx.suspender && !node.replaced.empty() && all_wanted(joint, node);
     found = pg::run(*plan, ctx, arguments, run.states, borrows ? &spare : nullptr);
   }

@@ -53,7 +53,6 @@ class Program : public RefCounted<Program> {
   bool too_many() const;
   bool records(const Context& ctx, std::span<const Value> inputs) const;
   struct Run;
-  static void give_block(Context& ctx, const Entry& entry, Run& run, TapeNode& node, Values& arguments);
   static Values backward(Context& ctx, Run& run, TapeNode& node, std::span<const Value> cotangents);
   static Values all_gradients(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents);
 
