@@ -137,20 +137,27 @@ function t.test(name, f)
   return ok
 end
 
--- Returns the first difference of two plain values as text, or nil. same(a, b) compares leaves.
-local function difference(a, b, same, path)
+-- Returns the path of the first difference of two values, and what differs; nil if nothing does. same(a, b) compares
+-- leaves.
+local function difference(a, b, same)
   a, b = plain(a), plain(b)
   if type(a) == "table" and type(b) == "table" then
     for k, v in pairs(b) do
-      local d = difference(a[k], v, same, path .. "[" .. tostring(k) .. "]")
-      if d then return d end
+      local path, what = difference(a[k], v, same)
+      if path then return "[" .. tostring(k) .. "]" .. path, what end
     end
     for k, v in pairs(a) do
-      if b[k] == nil then return string.format("%s[%s]: got %s, expected nothing", path, tostring(k), show(v)) end
+      if b[k] == nil then return "[" .. tostring(k) .. "]", "got " .. show(v) .. ", expected nothing" end
     end
   elseif not same(a, b) then
-    return string.format("%s: got %s, expected %s", path == "" and "value" or path, show(a), show(b))
+    return "", "got " .. show(a) .. ", expected " .. show(b)
   end
+end
+
+-- Raises at the caller of the caller unless the leaves of a and b are the same.
+local function must_match(a, b, same, what)
+  local path, text = difference(a, b, same)
+  if path then fail((path == "" and "value" or path) .. ": " .. text, what, 4) end
 end
 
 local function same_type(a, b)
@@ -162,8 +169,9 @@ end
 -- Raises if a and b differ. Tensors are compared by dtype, shape and elements, tables by content; NaN equals NaN. One
 -- may be a table and the other a tensor.
 function t.equal(a, b, what)
-  local d = same_type(a, b) or difference(a, b, function(x, y) return x == y or (x ~= x and y ~= y) end, "")
+  local d = same_type(a, b)
   if d then fail(d, what) end
+  must_match(a, b, function(x, y) return x == y or (x ~= x and y ~= y) end, what)
 end
 
 -- Raises unless |a - b| <= atol + rtol * |b| per element, for tensors, numbers and nested tables. Infinities and other
@@ -171,12 +179,11 @@ end
 function t.close(a, b, opts)
   opts = opts or {}
   local rtol, atol = opts.rtol or 1e-5, opts.atol or 1e-6
-  local d = difference(a, b, function(x, y)
+  must_match(a, b, function(x, y)
     if x == y or (x ~= x and y ~= y) then return true end
     if type(x) ~= "number" or type(y) ~= "number" then return false end
     return math.abs(y) < math.huge and math.abs(x - y) <= atol + rtol * math.abs(y)
-  end, "")
-  if d then fail(d, opts.what) end
+  end, opts.what)
 end
 
 function t.check(value, what) if not value then fail(what or "expected a true value, got " .. tostring(value)) end end
