@@ -5,7 +5,7 @@ set(CPACK_PACKAGE_CONTACT "The perigee developers <perigee@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Lua with autodiff tensors: a program, a library for hosts and a Lua module")
 set(CPACK_DEBIAN_PACKAGE_SECTION interpreters)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)       # dependencies from the libraries that the binaries name
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libdnnl${PERIGEE_DNNL_MAJOR}")  # which is loaded late
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libdnnl${PERIGEE_DNNL_MAJOR}, libsleef3")  # which are loaded late
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)  # and what depends on libperigee.so finds this package
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)

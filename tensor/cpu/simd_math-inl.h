@@ -31,37 +31,18 @@ HWY_INLINE V polynomial(D d, V x, V high, float next, Rest... rest) {
   return polynomial(d, x, hn::MulAdd(high, x, hn::Set(d, next)), rest...);
 }
 
-// y in the lanes where `found` holds, else f of the lanes of x, one by one.
-template <class D, class M, class F, class... V>
-HWY_INLINE hn::Vec<D> or_by_lane(D d, M found, hn::Vec<D> y, F f, V... x) {
-  if (HWY_LIKELY(hn::AllTrue(d, found))) return y;
-  HWY_ALIGN float in[sizeof...(x)][hn::MaxLanes(D())], out[hn::MaxLanes(D())];
-  uint8_t bits[8];
-  size_t k = 0;
-  (hn::Store(x, d, in[k++]), ...);
-  hn::Store(y, d, out);
-  hn::StoreMaskBits(d, found, bits);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) {
-    if (bits[i / 8] >> i % 8 & 1) continue;
-    if constexpr (sizeof...(x) == 1)
-      out[i] = f(in[0][i]);
-    else
-      out[i] = f(in[0][i], in[1][i]);
-  }
-  return hn::Load(d, out);
-}
-
 // What is left of x after division by y rounded towards zero; exact. While the rounded quotient is at most 1 too large,
 // the fused multiply-add does not round, and a remainder in [0, y) is the only one there is. Others are left to libm,
 // all without the instruction.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vfmod(D d, V x, V y) {
-  const auto libm = [](float a, float b) { return std::fmod(a, b); };
+  using T = hn::TFromD<D>;
+  const auto libm = [](T a, T b) { return std::fmod(a, b); };
 #if HWY_NATIVE_FMA
   const V a = hn::Abs(x), b = hn::Abs(y), zero = hn::Zero(d);
   const V above = hn::NegMulAdd(hn::Trunc(hn::Div(a, b)), b, a);
   const V r = hn::IfThenElse(hn::Lt(above, zero), hn::Add(above, b), above);
-  const auto infinite = hn::Eq(b, hn::Set(d, std::numeric_limits<float>::infinity()));
+  const auto infinite = hn::Eq(b, hn::Set(d, std::numeric_limits<T>::infinity()));
   const auto outside = hn::Or(infinite, hn::Or(hn::Lt(r, zero), hn::Ge(r, b)));  // NaN is correct
   return or_by_lane(d, hn::Not(outside), hn::CopySign(r, x), libm, x, y);
 #else
@@ -139,11 +120,11 @@ HWY_INLINE V keep_nan(V x, V y) {
 
 // Lower and upper limits that keep NaN.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V at_least(D d, V x, float low) {
+HWY_INLINE V at_least(D d, V x, hn::TFromD<D> low) {
   return max_or_second(hn::Set(d, low), x);
 }
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V at_most(D d, V x, float high) {
+HWY_INLINE V at_most(D d, V x, hn::TFromD<D> high) {
   return min_or_second(hn::Set(d, high), x);
 }
 template <class D, class V = hn::Vec<D>>

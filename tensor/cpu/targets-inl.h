@@ -64,6 +64,26 @@ HWY_INLINE void store_part(D d, hn::Vec<D> v, hn::TFromD<D>* to, int64_t count) 
 #endif
 }
 
+// y in the lanes where `found` holds, else f of the lanes of x, one by one.
+template <class D, class M, class F, class... V>
+HWY_INLINE hn::Vec<D> or_by_lane(D d, M found, hn::Vec<D> y, F f, V... x) {
+  if (HWY_LIKELY(hn::AllTrue(d, found))) return y;
+  HWY_ALIGN hn::TFromD<D> in[sizeof...(x)][hn::MaxLanes(D())], out[hn::MaxLanes(D())];
+  uint8_t bits[8];
+  size_t k = 0;
+  (hn::Store(x, d, in[k++]), ...);
+  hn::Store(y, d, out);
+  hn::StoreMaskBits(d, found, bits);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) {
+    if (bits[i / 8] >> i % 8 & 1) continue;
+    if constexpr (sizeof...(x) == 1)
+      out[i] = f(in[0][i]);
+    else
+      out[i] = f(in[0][i], in[1][i]);
+  }
+  return hn::Load(d, out);
+}
+
 // Converts one vector of floats from and to float16, rounded to nearest even. CPUs below AVX2 have no instruction for
 // it, and Highway's replacement saturates.
 template <class D>

@@ -15,8 +15,6 @@ PERIGEE_BINARY(Mul, "mul", kAll, mul(x, y))
 PERIGEE_BINARY(Div, "div", kFloats, x / y, .step_cost = 80)
 PERIGEE_BINARY(TruncDivide, "trunc_divide", kNumbers, scalar::TruncDivide()(x, y), .cost = 1000,
                .check = SpanCheck::kZeroDivisor, .lanes = false)
-PERIGEE_BINARY(Pow, "pow", kNumbers, scalar::Pow()(x, y), .cost = 8000, .check = SpanCheck::kNegativeExponent,
-               .lanes = false)
 PERIGEE_BINARY(Maximum, "maximum", kAll, maximum(x, y))
 PERIGEE_BINARY(Minimum, "minimum", kAll, minimum(x, y))
 PERIGEE_BINARY(Fmax, "fmax", kNumbers, select(is_nan(x), y, select(is_nan(y), x, maximum(x, y))))

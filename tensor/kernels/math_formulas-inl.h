@@ -1,11 +1,13 @@
 // The formulas of the elementary functions and of the activations built on them; see formulas-inl.h. Vectors have
 // polynomials of their own for exp, log and so on: those are in the vocabulary, with libm's for scalars.
 #include <cmath>
+#include <type_traits>
 
 namespace PERIGEE_FORMULAS {
 
 #define PERIGEE_SIMD(cost_) .cost = cost_, .step_cost = 250, .simd = true
-#define PERIGEE_LIBM(cost_) .cost = cost_, .lanes = false
+#define PERIGEE_LIBRARY(cost_) .cost = cost_, .step_cost = cost_, .simd = true
+#define PERIGEE_SCALAR(cost_) .cost = cost_, .lanes = false
 PERIGEE_UNARY(Exp, "exp", kFloats, exp(x), PERIGEE_SIMD(400))
 PERIGEE_UNARY(Exp2, "exp2", kFloats, exp2(x), PERIGEE_SIMD(400))
 PERIGEE_UNARY(Expm1, "expm1", kFloats, expm1(x), PERIGEE_SIMD(400))
@@ -19,25 +21,44 @@ PERIGEE_UNARY(Erfc, "erfc", kFloats, erfc(x), PERIGEE_SIMD(1000))
 PERIGEE_UNARY(Sin, "sin", kFloats, sin(x), PERIGEE_SIMD(400))
 PERIGEE_UNARY(Cos, "cos", kFloats, cos(x), PERIGEE_SIMD(400))
 PERIGEE_UNARY(Tan, "tan", kFloats, tan(x), PERIGEE_SIMD(600))
-PERIGEE_UNARY(Asin, "asin", kFloats, std::asin(x), PERIGEE_LIBM(6000))
-PERIGEE_UNARY(Acos, "acos", kFloats, std::acos(x), PERIGEE_LIBM(6000))
-PERIGEE_UNARY(Atan, "atan", kFloats, std::atan(x), PERIGEE_LIBM(6000))
-PERIGEE_UNARY(Sinh, "sinh", kFloats, scalar::Sinh()(x), PERIGEE_LIBM(9000))
-PERIGEE_UNARY(Cosh, "cosh", kFloats, std::cosh(x), PERIGEE_LIBM(9000))
-PERIGEE_UNARY(Asinh, "asinh", kFloats, std::asinh(x), PERIGEE_LIBM(9000))
-PERIGEE_UNARY(Acosh, "acosh", kFloats, std::acosh(x), PERIGEE_LIBM(9000))
-PERIGEE_UNARY(Atanh, "atanh", kFloats, scalar::Atanh()(x), PERIGEE_LIBM(9000))
+PERIGEE_UNARY(Asin, "asin", kFloats, asin(x), PERIGEE_LIBRARY(700))
+PERIGEE_UNARY(Acos, "acos", kFloats, acos(x), PERIGEE_LIBRARY(900))
+PERIGEE_UNARY(Atan, "atan", kFloats, atan(x), PERIGEE_LIBRARY(900))
+PERIGEE_UNARY(Sinh, "sinh", kFloats, sinh(x), PERIGEE_LIBRARY(1300))
+PERIGEE_UNARY(Cosh, "cosh", kFloats, cosh(x), PERIGEE_LIBRARY(1300))
+PERIGEE_UNARY(Asinh, "asinh", kFloats, asinh(x), PERIGEE_LIBRARY(2300))
+PERIGEE_UNARY(Acosh, "acosh", kFloats, acosh(x), PERIGEE_LIBRARY(2300))
+PERIGEE_UNARY(Atanh, "atanh", kFloats, atanh(x), PERIGEE_LIBRARY(1300))
 PERIGEE_UNARY(Erfinv, "erfinv", kFloats, erfinv(x), PERIGEE_SIMD(1000))
-PERIGEE_UNARY(Lgamma, "lgamma", kFloats, scalar::Lgamma()(x), PERIGEE_LIBM(20000))
-PERIGEE_UNARY(Digamma, "digamma", kFloats, scalar::Digamma()(x), PERIGEE_LIBM(30000))
-PERIGEE_FORMULA(Polygamma, "polygamma", 1, kFloats, PERIGEE_LIBM(300000))
+PERIGEE_UNARY(Lgamma, "lgamma", kFloats, scalar::Lgamma()(x), PERIGEE_SCALAR(20000))
+PERIGEE_UNARY(Digamma, "digamma", kFloats, scalar::Digamma()(x), PERIGEE_SCALAR(30000))
+PERIGEE_FORMULA(Polygamma, "polygamma", 1, kFloats, PERIGEE_SCALAR(300000))
 struct Polygamma : scalar::Polygamma {
   using scalar::Polygamma::Polygamma;
 };
-PERIGEE_BINARY(Xlogy, "xlogy", kFloats, select(is_nan(y), y, select(x == V(0), V(0), log(y) * x)), PERIGEE_LIBM(6000))
-PERIGEE_BINARY(Atan2, "atan2", kFloats, std::atan2(x, y), PERIGEE_LIBM(15000))
-PERIGEE_BINARY(Hypot, "hypot", kFloats, std::hypot(x, y), PERIGEE_LIBM(5000))
-PERIGEE_BINARY(Logaddexp, "logaddexp", kFloats, scalar::Logaddexp()(x, y), PERIGEE_LIBM(15000))
+PERIGEE_BINARY(Xlogy, "xlogy", kFloats, select(is_nan(y), y, select(x == V(0), V(0), log(y) * x)), PERIGEE_SIMD(600))
+PERIGEE_BINARY(Atan2, "atan2", kFloats, atan2(x, y), PERIGEE_LIBRARY(1300))
+PERIGEE_BINARY(Hypot, "hypot", kFloats, hypot(x, y), PERIGEE_LIBRARY(1100))
+PERIGEE_EXPRESSION(Larger, select(bits_or(x > y, is_nan(x)), x, y), V x, V y)
+PERIGEE_BINARY(Logaddexp, "logaddexp", kFloats,
+               select(x == y, x + V(0.69314718055994530942),  // equal infinities included
+                      Larger()(x, y) + log1p(exp_below(-abs(x - y)))),
+               PERIGEE_SIMD(1000))
+// Some exponents have a formula of their own, so that the bits do not depend on whether a kernel knows that all
+// elements have this exponent.
+PERIGEE_FORMULA(Pow, "pow", 2, kNumbers, .cost = 2500, .step_cost = 2500, .check = SpanCheck::kNegativeExponent,
+                .simd = true)
+struct Pow {
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x, V y) const {
+    if constexpr (std::is_arithmetic_v<V>)
+      return scalar::Pow()(x, y);
+    else
+      return select(
+          y == V(2), x * x,
+          select(y == V(3), Cube()(x), select(y == V(0.5), Root()(x), select(y == V(-1), V(1) / x, pow(x, y)))));
+  }
+};
 
 // The remainders with the sign of the dividend, C's, and of the divisor, Lua's `%`, and the quotient for the latter.
 #define PERIGEE_DIVISION .cost = 1000, .step_cost = 250, .check = SpanCheck::kZeroDivisor, .simd = true
@@ -165,6 +186,7 @@ struct Tanhshrink {
   }
 };
 #undef PERIGEE_SIMD
-#undef PERIGEE_LIBM
+#undef PERIGEE_LIBRARY
+#undef PERIGEE_SCALAR
 
 }  // namespace PERIGEE_FORMULAS

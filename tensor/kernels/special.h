@@ -123,28 +123,6 @@ struct Pow {
   }
 };
 
-struct Logaddexp {
-  template <class T>
-  constexpr T operator()(T a, T b) const {
-    if (a == b) return a + T(0.69314718055994530942);  // equal infinities included
-    return (a > b || a != a ? a : b) + std::log1p(std::exp(-std::fabs(a - b)));
-  }
-};
-
-// Float results of functions whose float form in libm is less exact and no faster than its double form.
-struct Sinh {
-  template <class T>
-  constexpr T operator()(T x) const {
-    return T(std::sinh(double(x)));
-  }
-};
-struct Atanh {
-  template <class T>
-  constexpr T operator()(T x) const {
-    return T(std::atanh(double(x)));
-  }
-};
-
 // The polynomial with these coefficients, from the highest.
 template <int n>
 constexpr double horner(const double (&c)[n], double x) {

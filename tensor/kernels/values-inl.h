@@ -208,7 +208,30 @@ PERIGEE_LIBM(erfc)
 PERIGEE_LIBM(sin)
 PERIGEE_LIBM(cos)
 PERIGEE_LIBM(tan)
+PERIGEE_LIBM(asin)
+PERIGEE_LIBM(acos)
+PERIGEE_LIBM(atan)
+PERIGEE_LIBM(cosh)
+PERIGEE_LIBM(asinh)
+PERIGEE_LIBM(acosh)
 #undef PERIGEE_LIBM
+// Float results of functions whose float form in libm is less exact and no faster than its double form.
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T sinh(T x) {
+  return T(std::sinh(double(x)));
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T atanh(T x) {
+  return T(std::atanh(double(x)));
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T atan2(T y, T x) {
+  return std::atan2(y, x);
+}
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T hypot(T x, T y) {
+  return std::hypot(x, y);
+}
 
 template <Scalar T>
 PERIGEE_FORMULA_INLINE T erfinv(T x) {

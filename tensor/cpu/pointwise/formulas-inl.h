@@ -1,7 +1,7 @@
-// The formulas of pointwise ops on scalars and on vectors of float, compiled once per target. Include after highway.h.
+// The formulas of pointwise ops on scalars and on vectors of floats, compiled once per target. Include after highway.h.
 //
-// Values are scalars, Lanes (a vector of float), Mask (which lanes: what comparisons of Lanes return) and Truth (a
-// vector of bools, all bits of a lane; the bool dtype in chains).
+// Values are scalars, Lanes (a vector of float or double), Mask (which lanes: what comparisons of Lanes return) and
+// Truth (a vector of bools, all bits of a lane; the bool dtype in chains).
 #if defined(PERIGEE_FORMULAS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PERIGEE_FORMULAS_INL_H
 #undef PERIGEE_FORMULAS_INL_H
@@ -55,7 +55,7 @@ template <class D>
 struct Lanes {
   hn::Vec<D> v;
   HWY_INLINE Lanes(hn::Vec<D> x) : v(x) {}
-  HWY_INLINE explicit Lanes(double number) : v(hn::Set(D(), float(number))) {}
+  HWY_INLINE explicit Lanes(double number) : v(hn::Set(D(), hn::TFromD<D>(number))) {}
 };
 template <class D>
 struct Truth {
@@ -187,11 +187,11 @@ HWY_INLINE Mask<D> is_nan(Lanes<D> x) {
 }
 template <class D>
 HWY_INLINE Mask<D> is_inf(Lanes<D> x) {
-  return abs(x) == Lanes<D>(std::numeric_limits<float>::infinity());
+  return abs(x) == Lanes<D>(std::numeric_limits<hn::TFromD<D>>::infinity());
 }
 template <class D>
 HWY_INLINE Mask<D> is_finite(Lanes<D> x) {
-  return abs(x) <= Lanes<D>(std::numeric_limits<float>::max());
+  return abs(x) <= Lanes<D>(std::numeric_limits<hn::TFromD<D>>::max());
 }
 
 template <class D>

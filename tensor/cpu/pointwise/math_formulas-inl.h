@@ -10,33 +10,76 @@
 #include "tensor/cpu/simd_erf-inl.h"
 #include "tensor/cpu/simd_math-inl.h"
 #include "tensor/cpu/simd_trig-inl.h"
+#include "tensor/cpu/sleef-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace PERIGEE_FORMULAS {
 
-#define PERIGEE_VECTOR(name, function)   \
+template <class D>
+inline constexpr bool kIsFloat32 = sizeof(hn::TFromD<D>) == sizeof(float);
+
+// Floats have polynomials of their own, which are faster than Sleef's.
+#define PERIGEE_VECTOR(name)             \
   template <class D>                     \
   HWY_INLINE Lanes<D> name(Lanes<D> x) { \
-    return function(D(), x.v);           \
+    if constexpr (kIsFloat32<D>)         \
+      return v##name(D(), x.v);          \
+    else                                 \
+      return sleef_##name(D(), x.v);     \
   }
-PERIGEE_VECTOR(exp, vexp)
-PERIGEE_VECTOR(exp2, vexp2)
-PERIGEE_VECTOR(expm1, vexpm1)
-PERIGEE_VECTOR(log, vlog)
-PERIGEE_VECTOR(log2, vlog2)
-PERIGEE_VECTOR(log10, vlog10)
-PERIGEE_VECTOR(log1p, vlog1p)
-PERIGEE_VECTOR(tanh, vtanh)
-PERIGEE_VECTOR(erf, verf)
-PERIGEE_VECTOR(erfc, verfc)
-PERIGEE_VECTOR(erfinv, verfinv)
-PERIGEE_VECTOR(times_normal, vtimes_normal)
-PERIGEE_VECTOR(sin, vsin)
-PERIGEE_VECTOR(cos, vcos)
-PERIGEE_VECTOR(tan, vtan)
-PERIGEE_VECTOR(exp_below, vexp_below)
+PERIGEE_VECTOR(exp)
+PERIGEE_VECTOR(exp2)
+PERIGEE_VECTOR(expm1)
+PERIGEE_VECTOR(log)
+PERIGEE_VECTOR(log2)
+PERIGEE_VECTOR(log10)
+PERIGEE_VECTOR(log1p)
+PERIGEE_VECTOR(tanh)
+PERIGEE_VECTOR(erf)
+PERIGEE_VECTOR(erfc)
+PERIGEE_VECTOR(sin)
+PERIGEE_VECTOR(cos)
+PERIGEE_VECTOR(tan)
 #undef PERIGEE_VECTOR
+#define PERIGEE_LIBRARY(name, ...)               \
+  template <class D, class... V>                 \
+  HWY_INLINE Lanes<D> name(Lanes<D> x, V... y) { \
+    return sleef_##name(D(), x.v, y.v...);       \
+  }
+PERIGEE_LIBRARY(asin)
+PERIGEE_LIBRARY(acos)
+PERIGEE_LIBRARY(atan)
+PERIGEE_LIBRARY(sinh)
+PERIGEE_LIBRARY(cosh)
+PERIGEE_LIBRARY(asinh)
+PERIGEE_LIBRARY(acosh)
+PERIGEE_LIBRARY(atanh)
+PERIGEE_LIBRARY(atan2)
+PERIGEE_LIBRARY(hypot)
+PERIGEE_LIBRARY(pow)
+#undef PERIGEE_LIBRARY
 
+template <class D>
+HWY_INLINE Lanes<D> exp_below(Lanes<D> x) {
+  if constexpr (kIsFloat32<D>)
+    return vexp_below(D(), x.v);
+  else
+    return exp(x);
+}
+template <class D>
+HWY_INLINE Lanes<D> times_normal(Lanes<D> x) {
+  if constexpr (kIsFloat32<D>)
+    return vtimes_normal(D(), x.v);
+  else
+    return select(x < Lanes<D>(-40), Lanes<D>(0), Lanes<D>(0.5) * x * erfc(x * Lanes<D>(-0.70710678118654752440)));
+}
+template <class D>
+HWY_INLINE Lanes<D> erfinv(Lanes<D> x) {
+  if constexpr (kIsFloat32<D>)
+    return verfinv(D(), x.v);
+  else
+    return or_by_lane(D(), hn::FirstN(D(), 0), x.v, scalar::Erfinv(), x.v);
+}
 template <class D>
 HWY_INLINE Lanes<D> fmod(Lanes<D> x, Lanes<D> y) {
   return vfmod(D(), x.v, y.v);
@@ -47,7 +90,7 @@ HWY_INLINE Lanes<D> multiply_add(Lanes<D> a, Lanes<D> b, Lanes<D> c) {
 }
 template <class D>
 HWY_INLINE Lanes<D> at_most(Lanes<D> x, double high) {
-  return HWY_NAMESPACE::at_most(D(), x.v, float(high));
+  return HWY_NAMESPACE::at_most(D(), x.v, hn::TFromD<D>(high));
 }
 
 struct Math {

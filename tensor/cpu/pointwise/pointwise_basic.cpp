@@ -1,7 +1,5 @@
 // Span kernels of arithmetic, comparisons, logic and rounding, and the conversions between dtypes: plain loops that
 // the compiler vectorises for each instruction set.
-#include <string_view>
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/pointwise/pointwise_basic.cpp"
 #include "hwy/foreach_target.h"
@@ -13,30 +11,8 @@ HWY_BEFORE_NAMESPACE();
 namespace pg::cpu::HWY_NAMESPACE {
 namespace f = formulas;
 
-// Powers with a common scalar exponent are products.
-template <class T>
-void pow_span(int64_t n, void* out, const void* const* in, uint32_t scalars, const double* params) {
-  if (scalars == 2) {
-    const double exponent = double(*static_cast<const T*>(in[1]));
-    if (exponent == 2) return unary_span<f::Square, T>(n, out, in, 0, params);
-    if (exponent == 3) return unary_span<f::Cube, T>(n, out, in, 0, params);
-    if (exponent == 0.5) return unary_span<f::Root, T>(n, out, in, 0, params);
-    if (exponent == -1) return unary_span<f::Reciprocal, T>(n, out, in, 0, params);
-  }
-  binary_span<f::Pow, T>(n, out, in, scalars, params);
-}
-
-constexpr auto basic_rows() {
-  auto rows = span_rows<f::Basic>(0, f::BasicFormulas());
-  static_assert(rows.size() <= kMaxSpans);
-  for (SpanRow& row : rows) {
-    if (std::string_view(row.op) != "pow") continue;
-    row.fn[int(DType::kFloat32)] = pow_span<float>;
-    row.fn[int(DType::kFloat64)] = pow_span<double>;
-  }
-  return rows;
-}
-static constexpr auto kRows = basic_rows();
+static constexpr auto kRows = span_rows<f::Basic>(0, f::BasicFormulas());
+static_assert(kRows.size() <= kMaxSpans);
 std::span<const SpanRow> basic_table() { return kRows; }
 
 // Converts whole vectors of halves by the processor's instruction. Returns the number of converted elements.

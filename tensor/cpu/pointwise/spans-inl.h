@@ -105,24 +105,24 @@ struct OnVectors {
   }
 };
 
-// G maps vectors of float. The last, partial vector runs through the same code as the others, so that a value gives the
+// G maps vectors of T. The last, partial vector runs through the same code as the others, so that a value gives the
 // same bits anywhere.
-template <class G, size_t... k>
+template <class G, class T, size_t... k>
 void simd_span(int64_t n, void* to, const void* const* in, uint32_t scalars, const double* params) {
   const G g = make_functor<G>(params);
-  const hn::ScalableTag<float> d;
+  const hn::ScalableTag<T> d;
   const int64_t lanes = int64_t(hn::Lanes(d));
-  float repeated[sizeof...(k)][HWY_MAX_BYTES / sizeof(float)];
-  const float* from[sizeof...(k)];
+  T repeated[sizeof...(k)][HWY_MAX_BYTES / sizeof(T)];
+  const T* from[sizeof...(k)];
   int64_t step[sizeof...(k)];  // 0 for a scalar, whose vector is read again and again
   for (size_t j = 0; j < sizeof...(k); ++j) {
-    from[j] = static_cast<const float*>(in[j]);
+    from[j] = static_cast<const T*>(in[j]);
     step[j] = scalars >> j & 1 ? 0 : 1;
     if (step[j]) continue;
     hn::StoreU(hn::Set(d, *from[j]), d, repeated[j]);
     from[j] = repeated[j];
   }
-  float* out = static_cast<float*>(to);
+  T* out = static_cast<T*>(to);
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(g(d, hn::LoadU(d, from[k] + i * step[k])...), d, out + i);
   if (i == n) return;
@@ -131,14 +131,14 @@ void simd_span(int64_t n, void* to, const void* const* in, uint32_t scalars, con
 
 template <class F, const FormulaRow& row, class T>
 constexpr SpanFn span_of() {
-  using Lanes = formulas::Lanes<hn::ScalableTag<float>>;
-  if constexpr (row.inputs == 3 && !row.condition && std::is_same_v<T, float> &&
-                std::is_invocable_v<F, Lanes, Lanes, Lanes>)
-    return simd_span<OnVectors<F>, 0, 1, 2>;
-  else if constexpr (row.simd && row.inputs == 2 && std::is_same_v<T, float>)
-    return simd_span<OnVectors<F>, 0, 1>;
-  else if constexpr (row.simd && std::is_same_v<T, float>)
-    return simd_span<OnVectors<F>, 0>;
+  constexpr bool kFloating = std::is_floating_point_v<T>, kSimd = kFloating && row.simd;
+  using Lanes = formulas::Lanes<hn::ScalableTag<std::conditional_t<kFloating, T, float>>>;
+  if constexpr (row.inputs == 3 && !row.condition && kFloating && std::is_invocable_v<F, Lanes, Lanes, Lanes>)
+    return simd_span<OnVectors<F>, T, 0, 1, 2>;
+  else if constexpr (row.inputs == 2 && kSimd)
+    return simd_span<OnVectors<F>, T, 0, 1>;
+  else if constexpr (kSimd)
+    return simd_span<OnVectors<F>, T, 0>;
   else if constexpr (row.inputs == 1)
     return unary_span<F, T>;
   else if constexpr (row.inputs == 2)

@@ -1,0 +1,109 @@
+// Elementary functions on vectors of float and double by Sleef: Shibata and Petrogalli, SLEEF: A portable vectorized
+// library of C standard mathematical functions (IEEE TPDS 31, 2020). Errors are at most 1 ulp. These are its
+// deterministic forms: the result of a lane depends neither on the other lanes nor on the width of vectors. Include
+// after highway.h, once per target.
+#if defined(PERIGEE_SLEEF_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef PERIGEE_SLEEF_INL_H
+#undef PERIGEE_SLEEF_INL_H
+#else
+#define PERIGEE_SLEEF_INL_H
+#endif
+
+#include <cmath>
+#include <string>
+
+#include "hwy/highway.h"
+#include "tensor/cpu/sleef.h"
+#include "tensor/cpu/targets-inl.h"
+
+// Whether Sleef has functions on the vectors of this target.
+#undef PERIGEE_HAS_SLEEF
+#define PERIGEE_HAS_SLEEF ((HWY_ARCH_X86 && HWY_TARGET < HWY_EMU128) || HWY_TARGET == HWY_NEON)
+
+HWY_BEFORE_NAMESPACE();
+namespace pg::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The name of a function of Sleef on vectors of D: Sleef_finz_expd8_u10avx512f. `accuracy` is part of it.
+template <class D>
+std::string sleef_name(const char* function, const char* accuracy) {
+  constexpr size_t kBytes = hn::MaxLanes(D()) * sizeof(hn::TFromD<D>);
+  const char* const kind = HWY_NATIVE_FMA ? "finz" : "cinz";
+  const char* const target = HWY_TARGET == HWY_NEON  ? "advsimd"
+                             : HWY_TARGET > HWY_SSE4 ? "sse2"
+                             : HWY_TARGET > HWY_AVX2 ? "sse4"
+                             : kBytes == 16          ? "avx2128"
+                             : kBytes == 32          ? "avx2"
+                                                     : "avx512f";
+  return std::string("Sleef_") + kind + "_" + function + (sizeof(hn::TFromD<D>) == 8 ? "d" : "f") +
+         std::to_string(hn::MaxLanes(D())) + "_" + accuracy + target;
+}
+
+// F has the function's name, accuracy and limits, and applies it to numbers.
+template <class F, class D, class... V>
+HWY_INLINE hn::Vec<D> by_sleef(D d, V... x) {
+  auto inside = hn::FirstN(d, 0);
+  auto y = hn::Zero(d);
+#if PERIGEE_HAS_SLEEF
+  using Raw = decltype(y.raw);
+  using Function = Raw (*)(decltype(x.raw)...);
+  static const auto function =
+      reinterpret_cast<Function>(sleef_function(sleef_name<D>(F::kName, F::kAccuracy).c_str()));
+  if (HWY_LIKELY(function != nullptr)) {
+    y = hn::Vec<D>{function(x.raw...)};
+    if constexpr (F::kWide == 0)
+      return y;
+    else
+      inside =
+          hn::Not(hn::Gt(hn::Abs(x...), hn::Set(d, hn::TFromD<D>(sizeof(hn::TFromD<D>) == 8 ? F::kWide : F::kNarrow))));
+  }
+#endif
+  return or_by_lane(d, inside, y, F(), x...);
+}
+
+// narrow, wide: the magnitude, for float and double, up to which Sleef's function is as accurate as it says.
+#define PERIGEE_SLEEF_LIMITED(name, accuracy, narrow, wide)             \
+  struct Sleef_##name {                                                 \
+    static constexpr const char *kName = #name, *kAccuracy = #accuracy; \
+    static constexpr float kNarrow = narrow;                            \
+    static constexpr double kWide = wide;                               \
+    template <class... T>                                               \
+    auto operator()(T... x) const {                                     \
+      return std::name(x...);                                           \
+    }                                                                   \
+  };                                                                    \
+  template <class D, class... V>                                        \
+  HWY_INLINE hn::Vec<D> sleef_##name(D d, V... x) {                     \
+    return by_sleef<Sleef_##name>(d, x...);                             \
+  }
+#define PERIGEE_SLEEF(name, accuracy) PERIGEE_SLEEF_LIMITED(name, accuracy, 0, 0)
+PERIGEE_SLEEF(exp, u10)
+PERIGEE_SLEEF(exp2, u10)
+PERIGEE_SLEEF(expm1, u10)
+PERIGEE_SLEEF(log, u10)
+PERIGEE_SLEEF(log2, u10)
+PERIGEE_SLEEF(log10, u10)
+PERIGEE_SLEEF_LIMITED(log1p, u10, 1e38f, 1e307)
+PERIGEE_SLEEF(sin, u10)
+PERIGEE_SLEEF(cos, u10)
+PERIGEE_SLEEF(tan, u10)
+PERIGEE_SLEEF(asin, u10)
+PERIGEE_SLEEF(acos, u10)
+PERIGEE_SLEEF(atan, u10)
+PERIGEE_SLEEF_LIMITED(sinh, u10, 88.5f, 709)
+PERIGEE_SLEEF_LIMITED(cosh, u10, 88.5f, 709)
+PERIGEE_SLEEF(tanh, u10)
+PERIGEE_SLEEF_LIMITED(asinh, u10, 1.8e19f, 1.3e154)
+PERIGEE_SLEEF_LIMITED(acosh, u10, 1.8e19f, 1.3e154)
+PERIGEE_SLEEF(atanh, u10)
+PERIGEE_SLEEF(erf, u10)
+PERIGEE_SLEEF_LIMITED(erfc, u15, 9.3f, 26.2)
+PERIGEE_SLEEF(pow, u10)
+PERIGEE_SLEEF(atan2, u10)
+PERIGEE_SLEEF(hypot, u05)
+#undef PERIGEE_SLEEF
+#undef PERIGEE_SLEEF_LIMITED
+
+}  // namespace pg::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
