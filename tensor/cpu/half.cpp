@@ -10,8 +10,6 @@
 namespace pg::cpu {
 namespace {
 
-bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
-
 void read_half(const View& from, float* to) {
   if (!is_contiguous(from.shape(), *from.strides))
     assign_block(from, DType::kFloat32, from.shape(), to, contiguous_strides(from.shape()));

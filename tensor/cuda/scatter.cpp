@@ -27,12 +27,20 @@ void run(Stream& stream, const std::string& types, const char* name, const Scatt
   launch(stream, family_kernel(stream, "scatter", types, name), args.count, &args);
 }
 
-// Adds values, which are contiguous in the dtype of the output unless `along` says otherwise.
+// Adds values, which are contiguous in the dtype of the output unless `along` says otherwise. 16-bit floats are summed
+// in float32.
 void add_at(const KernelArgs& a, const Index& index, const void* values, const Along& along, double alpha = 1) {
   const View& out = a.out[0];
-  ScatterArgs args = args_of(index, values, out, along);
+  Stream& stream = stream_at(a.stream);
+  std::optional<Temporary> wide;
+  if (is_float(out.dtype()) && size_of(out.dtype()) == 2) {
+    wide.emplace(stream, DType::kFloat32, out);
+    convert_view(stream, out, wide->view);
+  }
+  ScatterArgs args = args_of(index, values, wide ? wide->view : out, along);
   args.alpha = alpha;
-  run(stream_at(a.stream), scatter_types(out.dtype(), index.dtype, DType::kInt32), "scatter_add", args);
+  run(stream, scatter_types(out.dtype(), index.dtype, DType::kInt32), "scatter_add", args);
+  if (wide) convert_view(stream, wide->view, out);
 }
 
 // The order in which writes count, where several may go to one place.

@@ -203,3 +203,38 @@ t.test("wrong arguments of writes", function()
   t.bad_argument(function() x:put(i, pg.ones(3)) end, "put", "source")
   t.bad_argument(function() index{1, 2}:put(i, 0.5) end, "put", "source")
 end)
+
+-- A sum that is rounded at each term would stay at 256 ones in bfloat16, and at 2048 in float16.
+t.test("sums of many 16-bit elements by index round once", function()
+  local n = 5000
+  for _, dtype in ipairs{"bfloat16", "float16"} do
+    local function ones(...) return pg.ones({...}, {dtype = dtype}) end
+    local function zeros(...) return pg.zeros({...}, {dtype = dtype}) end
+    local i = pg.ones({n}, {dtype = "int64"})
+    local want = pg.tensor({n}, {dtype = dtype}):item()
+    local function check(what, got) t.equal(got:reshape{-1}[1]:item(), want, dtype .. " " .. what) end
+    check("scatter_add", zeros(3):scatter_add(1, i, ones(n)))
+    check("scatter_add of columns", zeros(3, 2):scatter_add(1, pg.ones({n, 2}, {dtype = "int64"}), ones(n, 2)))
+    check("index_add", zeros(3, 40):index_add(1, i, ones(n, 40)))
+    check("index_add of columns", zeros(2, 3):index_add(2, i, ones(2, n)))
+    check("index_put", zeros(3, 2):index_put({i}, ones(n, 2), {accumulate = true}))
+    check("put", zeros(3):put(i, ones(n), {accumulate = true}))
+    local function gradient(what, f, x) check("gradient of " .. what, pg.grad(function(v) return f(v):sum() end)(x)) end
+    gradient("embedding", function(w) return pg.embedding(i, w) end, ones(2, 3))
+    gradient("index_select", function(w) return w:index_select(1, i) end, ones(2, 3))
+    gradient("a row", function(w) return w[i] end, ones(2, 3))
+    gradient("gather", function(w) return w:gather(1, i) end, ones(2))
+    gradient("take", function(w) return w:take(i) end, ones(2))
+    gradient("cummax", function(w) return w:cummax(1) end, pg.cat({ones(1), zeros(n - 1)}, 1))
+    local mean = pg.grad(function(s) return zeros(1):scatter_reduce(1, i, s, "mean", {include_self = false}):sum() end)(ones(n))
+    t.close(mean[1]:item(), 1 / n, {rtol = 0.01, what = dtype .. " gradient of a mean"})
+    -- a few elements of many rows, in any order
+    pg.manual_seed(5)
+    local rows, token = pg.randn(700, 33):to(dtype), pg.randint(1, 60, {700})
+    t.close(zeros(60, 33):index_add(1, token, rows), pg.zeros(60, 33):index_add(1, token, rows:to("float32")):to(dtype),
+            {rtol = dtype == "float16" and 1e-3 or 8e-3, atol = 1e-3})
+    t.close(zeros(90000, 33):index_add(1, token * 7, rows, {alpha = -0.5}),
+            pg.zeros(90000, 33):index_add(1, token * 7, rows:to("float32"), {alpha = -0.5}):to(dtype),
+            {rtol = dtype == "float16" and 1e-3 or 8e-3, atol = 1e-3})
+  end
+end)

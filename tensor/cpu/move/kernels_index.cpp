@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "tensor/arguments.h"
+#include "tensor/cpu/half.h"
+#include "tensor/cpu/move/row_sums.h"
 #include "tensor/cpu/move/scatter.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/wrap.h"
@@ -114,7 +116,7 @@ void pick_kernel(const KernelArgs& a) {
 }
 
 // Adds src into out; src is indexed like the index.
-void scatter_add_into(const KernelArgs& a, int d, const void* src, const Dims& src_strides) {
+void add_scattered(const KernelArgs& a, int d, const void* src, const Dims& src_strides) {
   const View &index = a.in[1], &out = a.out[0];
   if (index.numel() == 0) return;
   const Along along(index.shape(), *out.strides, d);
@@ -127,21 +129,29 @@ void scatter_add_into(const KernelArgs& a, int d, const void* src, const Dims& s
   });
 }
 
-void scatter_add_kernel(const KernelArgs& a) {
+void scatter_add_into(const KernelArgs& a) {
   const View &x = a.in[0], &index = a.in[1], &src = a.in[2], &out = a.out[0];
   const int d = a.dim("dim", x.rank());
   check_positions(a, 1, x.size(d), true);
   if (out.data != x.data) copy_strided(x, out.data);
   const Converted value(src, out.dtype());
-  scatter_add_into(a, d, value.data, src_strides_of(src, value, index.shape()));
+  add_scattered(a, d, value.data, src_strides_of(src, value, index.shape()));
 }
 
-void gather_backward_kernel(const KernelArgs& a) {
+void add_gathered(const KernelArgs& a) {
   const View &dy = a.in[0], &out = a.out[0];
   const int d = a.dim("dim", out.rank());
   check_positions(a, 1, out.size(d), true);
   zero_bytes(out.data, out.numel() * size_of(out.dtype()));
-  scatter_add_into(a, d, dy.data, *dy.strides);
+  add_scattered(a, d, dy.data, *dy.strides);
+}
+
+// Half types are summed in float32 and rounded once where several elements may go to one place.
+template <KernelFn kernel>
+void sum_kernel(const KernelArgs& a) {
+  const View &index = a.in[1], &out = a.out[0];
+  const bool several = index.rank() > 0 && index.size(a.dim("dim", out.rank())) > 1;
+  several ? run_widened(a, kernel) : kernel(a);
 }
 
 void scatter_kernel(const KernelArgs& a) {
@@ -235,10 +245,16 @@ void add_positions(const KernelArgs& a, const Lines& x, const void* src, double 
   if (count == 0 || out.numel() == 0) return;
   visit_dtype(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    T factor;
-    store_number(out.dtype(), &factor, alpha);
     with_positions(a, 1, x.n, [&](auto position) {
-      add_rows(x, count, position, static_cast<const T*>(src), out.as<T>(), factor, alpha != 1);
+      if constexpr (std::is_arithmetic_v<T>) {
+        T factor;
+        store_number(out.dtype(), &factor, alpha);
+        add_rows(x, count, position, static_cast<const T*>(src), out.as<T>(), factor, alpha != 1);
+      } else {
+        WorkVector<int64_t> positions(size_t(count), 0);
+        for (int64_t j = 0; j < count; ++j) positions[size_t(j)] = position(j);
+        add_half_rows(out.dtype(), x, positions, src, out.data, alpha);
+      }
     });
   });
 }
@@ -294,11 +310,11 @@ void one_hot_kernel(const KernelArgs& a) {
 void add_index_kernels(Registry& r) {
   static const KernelRow kRows[] = {
       {"gather", gather_kernel},
-      {"gather_backward", gather_backward_kernel},
+      {"gather_backward", sum_kernel<add_gathered>},
       {"take_along_dim", take_along_kernel},
       {"pick", pick_kernel},
       {"scatter", scatter_kernel},
-      {"scatter_add", scatter_add_kernel},
+      {"scatter_add", sum_kernel<scatter_add_into>},
       {"index_select", index_select_kernel},
       {"index_select_backward", index_select_backward_kernel},
       {"take", take_kernel},

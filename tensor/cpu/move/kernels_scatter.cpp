@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "tensor/cpu/half.h"
+#include "tensor/cpu/move/row_sums.h"
 #include "tensor/cpu/move/scatter.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/scratch.h"
@@ -114,6 +115,8 @@ void scatter_reduce_kernel(const KernelArgs& a) { run_widened(a, reduce_scattere
 void write_at(const KernelArgs& a, std::span<const int64_t> positions, int64_t row, const void* from) {
   const View& out = a.out[0];
   const bool add = a.attr<bool>("accumulate");
+  if (add && is_half(out.dtype()))
+    return add_half_rows(out.dtype(), Lines({out.numel() / row, row}, 0), positions, from, out.data, 1);
   Poller poll;
   visit_dtype(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -42,17 +42,6 @@ PERIGEE_KERNEL(scatter_set, ScatterArgs) {
   });
 }
 
-template <class V>
-__device__ inline V scaled_sum(V to, V from, double alpha) {
-  if constexpr (sizeof(V) == 2) {
-    return convert_one<V>(widen(to) + widen(from) * float(alpha));
-  } else if constexpr (std::is_floating_point_v<V>) {
-    return to + from * V(alpha);
-  } else {
-    return add(to, mul(from, V(alpha)));
-  }
-}
-
 // to += alpha * from, also when other threads add to it.
 template <class V>
 __device__ inline void add_to(V* to, V from, double alpha) {
@@ -60,15 +49,15 @@ __device__ inline void add_to(V* to, V from, double alpha) {
     atomicAdd(to, std::is_floating_point_v<V> ? V(from * V(alpha)) : V(mul(from, V(alpha))));
   } else if constexpr (std::is_same_v<V, int64_t>) {
     atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(mul(from, V(alpha))));
-  } else {  // by the word that holds the element
+  } else {  // of one byte, by the word that holds it
+    static_assert(sizeof(V) == 1);
     const uint64_t address = reinterpret_cast<uint64_t>(to);
     unsigned int* word = reinterpret_cast<unsigned int*>(address & ~uint64_t(3));
     const int shift = int(address & 3) * 8;
-    const unsigned int mask = (sizeof(V) == 2 ? 0xffffu : 0xffu) << shift;
-    using Bits = std::conditional_t<sizeof(V) == 2, uint16_t, uint8_t>;
+    const unsigned int mask = 0xffu << shift;
     for (unsigned int seen = *word;;) {
-      const V sum = scaled_sum(std::bit_cast<V>(Bits((seen & mask) >> shift)), from, alpha);
-      const unsigned int next = (seen & ~mask) | (unsigned(std::bit_cast<Bits>(sum)) << shift);
+      const V sum = add(std::bit_cast<V>(uint8_t((seen & mask) >> shift)), mul(from, V(alpha)));
+      const unsigned int next = (seen & ~mask) | (unsigned(std::bit_cast<uint8_t>(sum)) << shift);
       const unsigned int before = atomicCAS(word, seen, next);
       if (before == seen) return;
       seen = before;
@@ -76,14 +65,17 @@ __device__ inline void add_to(V* to, V from, double alpha) {
   }
 }
 
+constexpr bool kFloating = std::is_floating_point_v<T> || sizeof(T) == 2;
+
+// Sums of 16-bit floats are float32, which `to` has.
 PERIGEE_KERNEL(scatter_add, ScatterArgs) {
+  using Sum = std::conditional_t<sizeof(T) == 2, float, T>;
   each_target(a, [&](const Target& t) {
-    add_to(static_cast<T*>(a.to) + t.to, static_cast<const T*>(a.from)[t.from], a.alpha);
+    add_to(static_cast<Sum*>(a.to) + t.to, Sum(widen(static_cast<const T*>(a.from)[t.from])), a.alpha);
   });
 }
 
 // scatter_reduce in numbers of 64 bits, which `to` has.
-constexpr bool kFloating = std::is_floating_point_v<T> || sizeof(T) == 2;
 using A = std::conditional_t<kFloating, double, int64_t>;
 
 __device__ inline A neutral(int32_t reduce) {

@@ -1,0 +1,16 @@
+// Sums of rows of float16 and bfloat16 by index. Each row of the result is summed in float32 and rounded once: a sum
+// that is rounded at each term stays where the terms are below half of its last place, at 256 for ones in bfloat16.
+#pragma once
+#include <span>
+
+#include "tensor/cpu/reduce/lines.h"
+#include "tensor/dtype.h"
+
+namespace pg::cpu {
+
+// out[o][positions[j]] += alpha src[o][j] for rows of x.inner elements, in the order of j. `x` has the sizes of out;
+// src has positions.size() rows for each o. Nothing is written if memory for the order is lacking.
+void add_half_rows(DType dtype, const Lines& x, std::span<const int64_t> positions, const void* src, void* out,
+                   double alpha);
+
+}  // namespace pg::cpu
