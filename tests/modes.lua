@@ -19,16 +19,20 @@ local kernels = {
 -- Files that hybridize by themselves do the same in modes eager and hybrid. Checked compilations of all gradients take
 -- nine minutes under the sanitizers, those of all edge numbers ten.
 local function runs_eagerly(path)
-  for _, part in ipairs{"_control", "_graph", "_guard", "_hit_", "_hybrid", "_random_", "_export", "_symbol", "_registry_gradients", "_sizes"} do
+  for _, part in ipairs{"_control", "_graph", "_guard", "_halves", "_hit_", "_hybrid", "_models", "_random_", "_export",
+                        "_symbol", "_registry_gradients", "_sizes"} do
     if path:find(part, 1, true) then return false end
   end
   return true
 end
 
--- A collection at each op finds nothing new in kernels, or in the texts of errors.
+-- A collection at each op finds nothing new in kernels, in the texts of errors, or in large networks.
 local function makes_boxes(path)
   for _, pattern in ipairs(kernels) do if path:find(pattern) then return false end end
-  return not path:find("_mistakes", 1, true) and not path:find("_numbers", 1, true)
+  for _, part in ipairs{"_halves", "_mistakes", "_models", "_numbers", "_registry_errors", "_sizes"} do
+    if path:find(part, 1, true) then return false end
+  end
+  return true
 end
 
 local rank = {sse2 = 1, sse4 = 2, avx2 = 3, avx512 = 4, amx = 5}
