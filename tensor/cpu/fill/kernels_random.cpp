@@ -16,8 +16,7 @@
 #include "tensor/cpu/move/order.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/scratch.h"
-#include "tensor/cpu/simd_math-inl.h"
-#include "tensor/cpu/simd_trig-inl.h"
+#include "tensor/cpu/elementary-inl.h"
 #include "tensor/kernels/philox.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
@@ -68,28 +67,30 @@ void uniform(const RandomKey& key, int64_t n, void* out) {
   });
 }
 
-// The Box-Muller transform: sqrt(-2 log u) cos(2 pi v) for u in (0, 1], v in [0, 1).
-HWY_INLINE void normal_group(const Words& w, float* v) {
-  const hn::CappedTag<float, kGroup> d;
-  for (int i = 0; i < kGroup; ++i) v[i] = float(int32_t(w.word[0][i] >> 8) + 1) * 0x1p-24f;
-  alignas(64) float angle[kGroup];
-  for (int i = 0; i < kGroup; ++i) angle[i] = float(int32_t(w.word[1][i] >> 8)) * (0x1p-24f * 6.28318530717958647692f);
+// The Box-Muller transform: sqrt(-2 log u) cos(2 pi v) for u in (0, 1], v in [0, 1), which are multiples of 2^-24 for
+// float and 2^-53 for double.
+template <class T>
+HWY_INLINE void normal_group(const Words& w, T* v) {
+  const hn::CappedTag<T, kGroup> d;
+  constexpr bool kDouble = std::is_same_v<T, double>;
+  constexpr double kStep = kDouble ? 0x1p-53 : 0x1p-24;
+  alignas(64) T angle[kGroup];
+  for (int i = 0; i < kGroup; ++i) {
+    const int64_t u = kDouble ? int64_t(w.wide(i) >> 11) : int64_t(w.word[0][i] >> 8);
+    const int64_t a = kDouble ? int64_t(w.wide(i, 2) >> 11) : int64_t(w.word[1][i] >> 8);
+    v[i] = T(u + 1) * T(kStep);
+    angle[i] = T(a) * T(kStep * 6.28318530717958647692);
+  }
   for (size_t i = 0; i < size_t(kGroup); i += hn::Lanes(d)) {
-    const auto radius = hn::Sqrt(hn::Mul(hn::Set(d, -2.0f), vlog(d, hn::Load(d, v + i))));
-    hn::Store(hn::Mul(radius, vcos(d, hn::Load(d, angle + i))), d, v + i);
+    const auto radius = hn::Sqrt(hn::Mul(hn::Set(d, T(-2)), elementary::log(d, hn::Load(d, v + i))));
+    hn::Store(hn::Mul(radius, elementary::cos(d, hn::Load(d, angle + i))), d, v + i);
   }
 }
 
 template <class T>
 void normal(const RandomKey& key, int64_t n, void* out) {
   generate(key, std::is_same_v<T, double> ? 4 : 2, n, static_cast<T*>(out), [](const Words& w, T* v) {
-    if constexpr (std::is_same_v<T, double>) {
-      for (int i = 0; i < kGroup; ++i) {
-        const double u = double(int64_t(w.wide(i) >> 11) + 1) * 0x1p-53,
-                     a = double(int64_t(w.wide(i, 2) >> 11)) * 0x1p-53;
-        v[i] = std::sqrt(-2 * std::log(u)) * std::cos(6.28318530717958647692 * a);
-      }
-    } else if constexpr (std::is_same_v<T, float>) {
+    if constexpr (std::is_floating_point_v<T>) {
       normal_group(w, v);
     } else {
       alignas(64) float wide[kGroup];

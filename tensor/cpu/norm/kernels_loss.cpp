@@ -109,27 +109,13 @@ void nll_dx(const KernelArgs& a) {
       dx[k.place(i) + k.labels[size_t(i)] * k.lines.inner] = -scale[one ? 0 : i] * k.factor(i);
 }
 
-constexpr int64_t kExpWork = 8;  // an exponential costs more than a simple loop's element
-
-double log_sum_exp(const double* x, int64_t n, int64_t stride) {
-  double top = -std::numeric_limits<double>::infinity(), sum = 0;
-  Poller poll;
-  for (int64_t i = 0; i < n; ++i, poll())
-    if (x[i * stride] > top || x[i * stride] != x[i * stride]) top = x[i * stride];
-  if (!(std::fabs(top) < std::numeric_limits<double>::infinity())) return top;
-  for (int64_t i = 0; i < n; ++i, poll(kExpWork)) sum += std::exp(x[i * stride] - top);
-  return top + std::log(sum);
-}
-
 // Computes logsumexp of the samples [begin, end).
-void all_log_sum_exp(const double* x, double* lse, const Classes<double>& k, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; ++i) lse[i] = log_sum_exp(x + k.place(i), k.lines.n, k.lines.inner);
-}
-void all_log_sum_exp(const float* x, float* lse, const Classes<float>& k, int64_t begin, int64_t end) {
-  const cpu::SoftmaxLoops loops = cpu::softmax_loops();
+template <class T>
+void all_log_sum_exp(const T* x, T* lse, const Classes<T>& k, int64_t begin, int64_t end) {
+  const cpu::SoftmaxLoops<T> loops = cpu::softmax_loops<T>();
   const int64_t n = k.lines.n;
   if (k.lines.inner == 1) return loops.log_sum_exp(x + begin * n, lse + begin, end - begin, n);
-  WorkVector<float> line(size_t(n), 0.0f);
+  WorkVector<T> line(size_t(n), T(0));
   for (int64_t i = begin; i < end; ++i) {
     for (int64_t c = 0; c < n; ++c) line[size_t(c)] = x[k.place(i) + c * k.lines.inner];
     loops.log_sum_exp(line.data(), lse + i, 1, n);
@@ -165,12 +151,9 @@ void cross_entropy(const KernelArgs& a) {
 }
 
 // scale (a exp(x - lse) - b) for one sample.
-void scaled_exp(const double* x, double lse, double a, double b, double* dx, int64_t n) {
-  Poller poll;
-  for (int64_t i = 0; i < n; ++i, poll(kExpWork)) dx[i] = a * std::exp(x[i] - lse) - b;
-}
-void scaled_exp(const float* x, float lse, float a, float b, float* dx, int64_t n) {
-  static const cpu::SoftmaxLoops loops = cpu::softmax_loops();
+template <class T>
+void scaled_exp(const T* x, T lse, T a, T b, T* dx, int64_t n) {
+  static const cpu::SoftmaxLoops<T> loops = cpu::softmax_loops<T>();
   in_polled_blocks(
       n, 1 << 20, [&](int64_t begin, int64_t end) { loops.scaled_exp(x + begin, lse, a, b, dx + begin, end - begin); });
 }

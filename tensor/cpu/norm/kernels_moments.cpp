@@ -190,22 +190,9 @@ void var_kernel(const KernelArgs& a) {
   });
 }
 
-void log_sum_exp_of(const double* x, double* y, const Reduced& r) {
-  parallel_for(r.outer * r.inner, kGrain / 8 / std::max<int64_t>(r.n, 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const double* from = x + i / r.inner * r.n * r.inner + i % r.inner;
-      double top = -std::numeric_limits<double>::infinity(), sum = 0;
-      Poller poll;
-      for (int64_t k = 0; k < r.n; ++k, poll()) top = from[k * r.inner] > top ? from[k * r.inner] : top;
-      if (!std::isfinite(top)) top = 0;
-      for (int64_t k = 0; k < r.n; ++k, poll(8)) sum += std::exp(from[k * r.inner] - top);
-      y[i] = top + std::log(sum);
-    }
-  });
-}
-
-void log_sum_exp_of(const float* x, float* y, const Reduced& r) {
-  const SoftmaxLoops loops = softmax_loops();
+template <class T>
+void log_sum_exp_of(const T* x, T* y, const Reduced& r) {
+  const SoftmaxLoops<T> loops = softmax_loops<T>();
   if (r.inner == 1)
     return parallel_for(r.outer, kGrain / 4 / std::max<int64_t>(r.n, 1) + 1, [&](int64_t begin, int64_t end) {
       loops.log_sum_exp(x + begin * r.n, y + begin, end - begin, r.n);

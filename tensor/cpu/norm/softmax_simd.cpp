@@ -4,7 +4,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "tensor/cpu/simd_math-inl.h"
+#include "tensor/cpu/elementary-inl.h"
 #include "tensor/parallel.h"
 #include "tensor/cpu/norm/softmax_simd.h"
 
@@ -16,14 +16,18 @@ HWY_BEFORE_NAMESPACE();
 namespace pg::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+namespace {  // templates of other files have the same names
 
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
+template <class T>
+using Tag = hn::ScalableTag<T>;
+template <class T>
+constexpr T kInfinity = std::numeric_limits<T>::infinity();
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-// e^t for t <= 0 or NaN; 0 when the result would be subnormal.
-HWY_INLINE V exp_nonpositive(D d, V t) {
+// e^t for t <= 0 or NaN.
+HWY_INLINE hn::Vec<Tag<double>> exp_nonpositive(Tag<double> d, hn::Vec<Tag<double>> t) { return elementary::exp(d, t); }
+// The same for float; 0 when the result would be subnormal.
+HWY_INLINE hn::Vec<Tag<float>> exp_nonpositive(Tag<float> d, hn::Vec<Tag<float>> t) {
+  using V = hn::Vec<Tag<float>>;
   // Rounds t / ln(2) to a whole number n with a magic constant: n + 127 is then in the lowest bits of the mantissa.
   const V magic = hn::Set(d, 0x1.8p23f + 127.0f);
   const V shifted = hn::MulAdd(max_or_second(hn::Set(d, -88.02f), t), hn::Set(d, 1.442695041f), magic);
@@ -32,18 +36,22 @@ HWY_INLINE V exp_nonpositive(D d, V t) {
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   const V p = polynomial(d, r, hn::Set(d, 1.393368836e-03f), 8.363205468e-03f, 4.166646457e-02f, 1.666657682e-01f,
                          5.000000014e-01f, 1.0f, 1.0f);
-  const IntOf<D> di;
+  const IntOf<Tag<float>> di;
   return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
-HWY_INLINE V max_with_nan(V a, V x) { return hn::IfThenElse(hn::Or(hn::Gt(x, a), hn::IsNaN(x)), x, a); }
+template <class V>
+HWY_INLINE V max_with_nan(V a, V x) {
+  return hn::IfThenElse(hn::Or(hn::Gt(x, a), hn::IsNaN(x)), x, a);
+}
 
 // Returns the largest element of a row. If the row contains NaN, the result is any number or NaN; the sum of
 // exponentials then becomes NaN.
-HWY_INLINE float row_max(const float* x, int64_t n) {
-  const D d;
+template <class T>
+HWY_INLINE T row_max(const T* x, int64_t n) {
+  const Tag<T> d;
   const int64_t lanes = hn::Lanes(d);
-  V a = hn::Set(d, -kInfinity), b = a, c = a, e = a;
+  auto a = hn::Set(d, -kInfinity<T>), b = a, c = a, e = a;
   int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
     a = hn::Max(a, hn::LoadU(d, x + i));
@@ -52,21 +60,21 @@ HWY_INLINE float row_max(const float* x, int64_t n) {
     e = hn::Max(e, hn::LoadU(d, x + i + 3 * lanes));
   }
   for (; i + lanes <= n; i += lanes) a = hn::Max(a, hn::LoadU(d, x + i));
-  if (i < n) b = hn::Max(b, load_part(d, x + i, n - i, -kInfinity));
+  if (i < n) b = hn::Max(b, load_part(d, x + i, n - i, -kInfinity<T>));
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(a, b), hn::Max(c, e))));
 }
 
 // Returns sum(exp(x - top)). Stores the terms in y unless it is null. Calls beside(i) before it stores a whole vector
 // at i. Fetches the row after this one meanwhile: rows of a page are too short for the hardware to see it coming.
-template <class Beside>
-HWY_INLINE float exp_sum(const float* x, float* y, float top, int64_t n, const Beside& beside) {
-  const D d;
+template <class T, class Beside>
+HWY_INLINE T exp_sum(const T* x, T* y, T top, int64_t n, const Beside& beside) {
+  const Tag<T> d;
   const int64_t lanes = hn::Lanes(d);
-  const V m = hn::Set(d, top);
-  V a = hn::Zero(d), b = a;
+  const auto m = hn::Set(d, top);
+  auto a = hn::Zero(d), b = a;
   int64_t i = 0;
   const auto term = [&](int64_t at) HWY_ATTR {
-    const V e = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + at), m));
+    const auto e = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + at), m));
     beside(at);
     if (y) hn::StoreU(e, d, y + at);
     return e;
@@ -79,161 +87,172 @@ HWY_INLINE float exp_sum(const float* x, float* y, float top, int64_t n, const B
   }
   for (; i + lanes <= n; i += lanes) a = hn::Add(a, term(i));
   if (i < n) {
-    const V e = exp_nonpositive(d, hn::Sub(load_part(d, x + i, n - i, -1e30f), m));
+    const auto e = exp_nonpositive(d, hn::Sub(load_part(d, x + i, n - i, T(-1e30)), m));
     if (y) store_part(d, e, y + i, n - i);
     b = hn::Add(b, hn::IfThenElseZero(hn::FirstN(d, size_t(n - i)), e));
   }
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
 }
-HWY_INLINE float exp_sum(const float* x, float* y, float top, int64_t n) {
+template <class T>
+HWY_INLINE T exp_sum(const T* x, T* y, T top, int64_t n) {
   return exp_sum(x, y, top, n, [](int64_t) HWY_ATTR {});
 }
 
 // y = x * factor + term
-HWY_INLINE void scale_row(const float* x, float* y, float factor, float term, int64_t n) {
-  const D d;
+template <class T>
+HWY_INLINE void scale_row(const T* x, T* y, T factor, T term, int64_t n) {
+  const Tag<T> d;
   const int64_t lanes = hn::Lanes(d);
-  const V f = hn::Set(d, factor), t = hn::Set(d, term);
+  const auto f = hn::Set(d, factor), t = hn::Set(d, term);
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(hn::MulAdd(hn::LoadU(d, x + i), f, t), d, y + i);
   if (i < n) store_part(d, hn::MulAdd(load_part(d, x + i, n - i), f, t), y + i, n - i);
 }
 
 // Writes f(i) of a row past the caches. n is a multiple of the lanes, and y is aligned to them.
-template <class F>
-HWY_INLINE void stream_row(float* y, int64_t n, const F& f) {
-  const D d;
+template <class T, class F>
+HWY_INLINE void stream_row(T* y, int64_t n, const F& f) {
+  const Tag<T> d;
   for (int64_t i = 0; i < n; i += hn::Lanes(d)) hn::Stream(f(i), d, y + i);
 }
 
 // Long rows are processed in blocks with polls between them, so that they can be interrupted.
 constexpr int64_t kBlock = 1 << 20;
 
-HWY_INLINE float long_max(const float* x, int64_t n) {
+template <class T>
+HWY_INLINE T long_max(const T* x, int64_t n) {
   if (n <= kBlock) return row_max(x, n);
-  float top = -kInfinity;
+  T top = -kInfinity<T>;
   in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) HWY_ATTR {
-    const float m = row_max(x + begin, end - begin);
+    const T m = row_max(x + begin, end - begin);
     if (m > top || m != m) top = m;
   });
   return top;
 }
 
-HWY_INLINE float long_exp_sum(const float* x, float* y, float top, int64_t n) {
+template <class T>
+HWY_INLINE T long_exp_sum(const T* x, T* y, T top, int64_t n) {
   if (n <= kBlock) return exp_sum(x, y, top, n);
   double sum = 0;
   in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) HWY_ATTR {
     sum += double(exp_sum(x + begin, y ? y + begin : nullptr, top, end - begin));
   });
-  return float(sum);
+  return T(sum);
 }
 
 // The same for short rows, past the caches. A row is written while the exponentials of the next are computed: the
 // processor holds few such stores, and would wait for memory.
-template <bool kLog>
-HWY_INLINE void stream_rows(const float* x, float* y, int64_t count, int64_t n) {
-  const D d;
-  HWY_ALIGN float terms[kStreamedRow];
-  const float* from = terms;  // the row that is to be written: its terms, or its elements for a logarithm
-  V shift = hn::Zero(d), factor = shift;
-  const auto write = [&](float* to, int64_t i) HWY_ATTR {
-    const V v = hn::LoadU(d, from + i);
+template <bool kLog, class T>
+HWY_INLINE void stream_rows(const T* x, T* y, int64_t count, int64_t n) {
+  const Tag<T> d;
+  HWY_ALIGN T terms[kStreamedRow];
+  const T* from = terms;  // the row that is to be written: its terms, or its elements for a logarithm
+  auto shift = hn::Zero(d), factor = shift;
+  const auto write = [&](T* to, int64_t i) HWY_ATTR {
+    const auto v = hn::LoadU(d, from + i);
     hn::Stream(kLog ? hn::Sub(hn::Sub(v, shift), factor) : hn::Mul(v, factor), d, to + i);
   };
   for (int64_t r = 0; r < count; ++r, x += n, y += n) {
-    const float top = row_max(x, n);
-    float* const keep = kLog ? nullptr : terms;
-    const float sum =
+    const T top = row_max(x, n);
+    T* const keep = kLog ? nullptr : terms;
+    const T sum =
         r == 0 ? exp_sum(x, keep, top, n) : exp_sum(x, keep, top, n, [&](int64_t i) HWY_ATTR { write(y - n, i); });
-    if (std::fabs(top) < kInfinity) {
+    if (std::fabs(top) < kInfinity<T>) {
       if (kLog) from = x;
       shift = hn::Set(d, top);
-      factor = hn::Set(d, kLog ? std::log(sum) : 1.0f / sum);
+      factor = hn::Set(d, kLog ? std::log(sum) : T(1) / sum);
     } else {
-      std::fill(terms, terms + n, std::numeric_limits<float>::quiet_NaN());
+      std::fill(terms, terms + n, std::numeric_limits<T>::quiet_NaN());
       from = terms;
       shift = hn::Zero(d);
-      factor = hn::Set(d, kLog ? 0.0f : 1.0f);
+      factor = hn::Set(d, kLog ? T(0) : T(1));
     }
   }
   for (int64_t i = 0; i < n; i += hn::Lanes(d)) write(y - n, i);
   hwy::FlushStream();
 }
-void stream_rows(bool log, const float* x, float* y, int64_t count, int64_t n) {
+template <class T>
+void stream_rows(bool log, const T* x, T* y, int64_t count, int64_t n) {
   if (log)
     stream_rows<true>(x, y, count, n);
   else
     stream_rows<false>(x, y, count, n);
 }
 
-void rows(bool log, const float* x, float* y, int64_t count, int64_t n) {
+template <class T>
+void rows(bool log, const T* x, T* y, int64_t count, int64_t n) {
   for (int64_t r = 0; r < count; ++r, x += n, y += n) {
-    const float top = long_max(x, n);
-    if (!(std::fabs(top) < kInfinity)) {
-      std::fill(y, y + n, std::numeric_limits<float>::quiet_NaN());
+    const T top = long_max(x, n);
+    if (!(std::fabs(top) < kInfinity<T>)) {
+      std::fill(y, y + n, std::numeric_limits<T>::quiet_NaN());
     } else if (log) {
-      const float sum = long_exp_sum(x, nullptr, top, n), shift = std::log(sum);
-      const D d;
-      const V m = hn::Set(d, top), l = hn::Set(d, shift);
+      const T sum = long_exp_sum<T>(x, nullptr, top, n), shift = std::log(sum);
+      const Tag<T> d;
+      const auto m = hn::Set(d, top), l = hn::Set(d, shift);
       in_polled_blocks(n, kBlock, [&](int64_t i, int64_t end) HWY_ATTR {
         for (; i + int64_t(hn::Lanes(d)) <= end; i += hn::Lanes(d))
           hn::StoreU(hn::Sub(hn::Sub(hn::LoadU(d, x + i), m), l), d, y + i);
         for (; i < end; ++i) y[i] = x[i] - top - shift;
       });
     } else {
-      const float sum = long_exp_sum(x, y, top, n);
+      const T sum = long_exp_sum(x, y, top, n);
       in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) HWY_ATTR {
-        scale_row(y + begin, y + begin, 1.0f / sum, 0.0f, end - begin);
+        scale_row(y + begin, y + begin, T(1) / sum, T(0), end - begin);
       });
     }
   }
 }
 
-void log_sum_exp(const float* x, float* out, int64_t count, int64_t n) {
+template <class T>
+void log_sum_exp(const T* x, T* out, int64_t count, int64_t n) {
   for (int64_t r = 0; r < count; ++r, x += n) {
-    const float top = long_max(x, n);
-    const bool finite = std::fabs(top) < kInfinity;
-    if (!finite && std::any_of(x, x + n, [](float v) { return v != v; }))
-      out[r] = std::numeric_limits<float>::quiet_NaN();
+    const T top = long_max(x, n);
+    const bool finite = std::fabs(top) < kInfinity<T>;
+    if (!finite && std::any_of(x, x + n, [](T v) { return v != v; }))
+      out[r] = std::numeric_limits<T>::quiet_NaN();
     else
-      out[r] = finite ? top + std::log(long_exp_sum(x, nullptr, top, n)) : top;
+      out[r] = finite ? top + std::log(long_exp_sum<T>(x, nullptr, top, n)) : top;
   }
 }
 
-void scaled_exp(const float* x, float lse, float a, float b, float* dx, int64_t n) {
-  const D d;
+template <class T>
+void scaled_exp(const T* x, T lse, T a, T b, T* dx, int64_t n) {
+  const Tag<T> d;
   const int64_t lanes = hn::Lanes(d);
-  const V l = hn::Set(d, lse), va = hn::Set(d, a), vb = hn::Set(d, b);
-  const auto value = [&](V v) HWY_ATTR { return hn::MulSub(va, vexp(d, hn::Sub(v, l)), vb); };
+  const auto l = hn::Set(d, lse), va = hn::Set(d, a), vb = hn::Set(d, b);
+  const auto value = [&](hn::Vec<Tag<T>> v) HWY_ATTR { return hn::MulSub(va, elementary::exp(d, hn::Sub(v, l)), vb); };
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(value(hn::LoadU(d, x + i)), d, dx + i);
   if (i < n) store_part(d, value(load_part(d, x + i, n - i)), dx + i, n - i);
 }
 
 // Returns the sum of y dy (softmax) or of dy (log_softmax) along a row.
-HWY_INLINE float backward_sum(bool log, const float* y, const float* dy, int64_t n) {
-  const D d;
+template <class T>
+HWY_INLINE T backward_sum(bool log, const T* y, const T* dy, int64_t n) {
+  const Tag<T> d;
   const int64_t lanes = hn::Lanes(d);
-  V a = hn::Zero(d), b = a;
+  auto a = hn::Zero(d), b = a;
   int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const V u = hn::LoadU(d, dy + i), v = hn::LoadU(d, dy + i + lanes);
+    const auto u = hn::LoadU(d, dy + i), v = hn::LoadU(d, dy + i + lanes);
     a = log ? hn::Add(a, u) : hn::MulAdd(u, hn::LoadU(d, y + i), a);
     b = log ? hn::Add(b, v) : hn::MulAdd(v, hn::LoadU(d, y + i + lanes), b);
   }
-  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
+  T sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
   for (; i < n; ++i) sum += log ? dy[i] : dy[i] * y[i];
   return sum;
 }
 
+template <class D, class V>
 HWY_INLINE V backward_value(D d, bool log, V y, V dy, V sum) {
-  return log ? hn::NegMulAdd(vexp(d, y), sum, dy) : hn::Mul(y, hn::Sub(dy, sum));
+  return log ? hn::NegMulAdd(elementary::exp(d, y), sum, dy) : hn::Mul(y, hn::Sub(dy, sum));
 }
 
-void stream_rows_backward(bool log, const float* y, const float* dy, float* dx, int64_t count, int64_t n) {
-  const D d;
+template <class T>
+void stream_rows_backward(bool log, const T* y, const T* dy, T* dx, int64_t count, int64_t n) {
+  const Tag<T> d;
   for (int64_t r = 0; r < count; ++r, y += n, dy += n, dx += n) {
-    const V sum = hn::Set(d, backward_sum(log, y, dy, n));
+    const auto sum = hn::Set(d, backward_sum(log, y, dy, n));
     stream_row(dx, n, [&](int64_t i) HWY_ATTR {
       return backward_value(d, log, hn::LoadU(d, y + i), hn::LoadU(d, dy + i), sum);
     });
@@ -241,33 +260,36 @@ void stream_rows_backward(bool log, const float* y, const float* dy, float* dx, 
   hwy::FlushStream();
 }
 
-void rows_backward(bool log, const float* y, const float* dy, float* dx, int64_t count, int64_t n) {
-  const D d;
+template <class T>
+void rows_backward(bool log, const T* y, const T* dy, T* dx, int64_t count, int64_t n) {
+  const Tag<T> d;
   const int64_t lanes = hn::Lanes(d);
   for (int64_t r = 0; r < count; ++r, y += n, dy += n, dx += n) {
-    const V sum = hn::Set(d, backward_sum(log, y, dy, n));
+    const auto sum = hn::Set(d, backward_sum(log, y, dy, n));
     int64_t i = 0;
     for (; i + lanes <= n; i += lanes)
       hn::StoreU(backward_value(d, log, hn::LoadU(d, y + i), hn::LoadU(d, dy + i), sum), d, dx + i);
     if (i < n) {
-      const V last = backward_value(d, log, load_part(d, y + i, n - i), load_part(d, dy + i, n - i), sum);
+      const auto last = backward_value(d, log, load_part(d, y + i, n - i), load_part(d, dy + i, n - i), sum);
       store_part(d, last, dx + i, n - i);
     }
   }
 }
 
 // Calls f(j, lanes) for each whole vector of a row of `width` elements, then f(j, rest).
-template <class F>
+template <class T, class F>
 HWY_INLINE void over_row(int64_t width, const F& f) {
-  const int64_t lanes = hn::Lanes(D());
+  const int64_t lanes = hn::Lanes(Tag<T>());
   int64_t j = 0;
   for (; j + lanes <= width; j += lanes) f(j, lanes);
   if (j < width) f(j, width - j);
 }
-HWY_INLINE V load_some(D d, const float* p, int64_t n) {
+template <class T>
+HWY_INLINE hn::Vec<Tag<T>> load_some(Tag<T> d, const T* p, int64_t n) {
   return n == int64_t(hn::Lanes(d)) ? hn::LoadU(d, p) : load_part(d, p, n);
 }
-HWY_INLINE void store_some(D d, V v, float* p, int64_t n) {
+template <class T>
+HWY_INLINE void store_some(Tag<T> d, hn::Vec<Tag<T>> v, T* p, int64_t n) {
   if (n == int64_t(hn::Lanes(d)))
     hn::StoreU(v, d, p);
   else
@@ -275,82 +297,92 @@ HWY_INLINE void store_some(D d, V v, float* p, int64_t n) {
 }
 
 // top = the largest element of each column, NaN if it contains one. `top` needs room for one more vector at the end.
-HWY_INLINE void column_tops(const float* x, int64_t n, int64_t stride, int64_t width, float* top) {
-  const D d;
+template <class T>
+HWY_INLINE void column_tops(const T* x, int64_t n, int64_t stride, int64_t width, T* top) {
+  const Tag<T> d;
   Poller poll;
-  std::fill(top, top + width, -kInfinity);
+  std::fill(top, top + width, -kInfinity<T>);
   for (int64_t i = 0; i < n; ++i, poll(width))
-    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+    over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
       hn::StoreU(max_with_nan(hn::LoadU(d, top + j), load_some(d, x + i * stride + j, m)), d, top + j);
     });
 }
 
-void columns(bool log, const float* x, float* y, int64_t n, int64_t stride, int64_t width) {
-  const D d;
+template <class T>
+void columns(bool log, const T* x, T* y, int64_t n, int64_t stride, int64_t width) {
+  const Tag<T> d;
   Poller poll;
-  HWY_ALIGN float top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
+  HWY_ALIGN T top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
   column_tops(x, n, stride, width, top);
-  std::fill(sum, sum + width, 0.0f);
+  std::fill(sum, sum + width, T(0));
   for (int64_t i = 0; i < n; ++i, poll(width))
-    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
-      const V t = hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j));
-      const V e = vexp(d, t);
+    over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const auto t = hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j));
+      const auto e = elementary::exp(d, t);
       hn::StoreU(hn::Add(hn::LoadU(d, sum + j), e), d, sum + j);
       if (!log) store_some(d, e, y + i * stride + j, m);
     });
-  over_row(width, [&](int64_t j, int64_t) HWY_ATTR {
-    const V s = hn::LoadU(d, sum + j);
-    hn::StoreU(log ? vlog(d, s) : hn::Div(hn::Set(d, 1.0f), s), d, sum + j);
+  over_row<T>(width, [&](int64_t j, int64_t) HWY_ATTR {
+    const auto s = hn::LoadU(d, sum + j);
+    hn::StoreU(log ? elementary::log(d, s) : hn::Div(hn::Set(d, T(1)), s), d, sum + j);
   });
   for (int64_t i = 0; i < n; ++i, poll(width))
-    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
-      const V s = hn::LoadU(d, sum + j);
-      const V out = log ? hn::Sub(hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j)), s)
-                        : hn::Mul(load_some(d, y + i * stride + j, m), s);
+    over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const auto s = hn::LoadU(d, sum + j);
+      const auto out = log ? hn::Sub(hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j)), s)
+                           : hn::Mul(load_some(d, y + i * stride + j, m), s);
       store_some(d, out, y + i * stride + j, m);
     });
 }
 
-void columns_log_sum_exp(const float* x, float* out, int64_t n, int64_t stride, int64_t width) {
-  const D d;
+template <class T>
+void columns_log_sum_exp(const T* x, T* out, int64_t n, int64_t stride, int64_t width) {
+  const Tag<T> d;
   Poller poll;
-  HWY_ALIGN float top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
+  HWY_ALIGN T top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
   column_tops(x, n, stride, width, top);
-  std::fill(sum, sum + width, 0.0f);
+  std::fill(sum, sum + width, T(0));
   for (int64_t j = 0; j < width; ++j)
-    if (!(std::fabs(top[j]) < kInfinity)) top[j] = 0;  // the terms then decide the result
+    if (!(std::fabs(top[j]) < kInfinity<T>)) top[j] = 0;  // the terms then decide the result
   for (int64_t i = 0; i < n; ++i, poll(width))
-    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
-      const V e = vexp(d, hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j)));
+    over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const auto e = elementary::exp(d, hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j)));
       hn::StoreU(hn::Add(hn::LoadU(d, sum + j), e), d, sum + j);
     });
-  over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
-    store_some(d, hn::Add(vlog(d, hn::LoadU(d, sum + j)), hn::LoadU(d, top + j)), out + j, m);
+  over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
+    store_some(d, hn::Add(elementary::log(d, hn::LoadU(d, sum + j)), hn::LoadU(d, top + j)), out + j, m);
   });
 }
 
-void columns_backward(bool log, const float* y, const float* dy, float* dx, int64_t n, int64_t stride, int64_t width) {
-  const D d;
+template <class T>
+void columns_backward(bool log, const T* y, const T* dy, T* dx, int64_t n, int64_t stride, int64_t width) {
+  const Tag<T> d;
   Poller poll;
-  HWY_ALIGN float sum[kSoftmaxTile + hn::MaxLanes(d)];
-  std::fill(sum, sum + width, 0.0f);
+  HWY_ALIGN T sum[kSoftmaxTile + hn::MaxLanes(d)];
+  std::fill(sum, sum + width, T(0));
   for (int64_t i = 0; i < n; ++i, poll(width))
-    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
-      const V g = load_some(d, dy + i * stride + j, m), s = hn::LoadU(d, sum + j);
+    over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const auto g = load_some(d, dy + i * stride + j, m), s = hn::LoadU(d, sum + j);
       hn::StoreU(log ? hn::Add(s, g) : hn::MulAdd(g, load_some(d, y + i * stride + j, m), s), d, sum + j);
     });
   for (int64_t i = 0; i < n; ++i, poll(width))
-    over_row(width, [&](int64_t j, int64_t m) HWY_ATTR {
+    over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
       const int64_t at = i * stride + j;
       store_some(d, backward_value(d, log, load_some(d, y + at, m), load_some(d, dy + at, m), hn::LoadU(d, sum + j)),
                  dx + at, m);
     });
 }
 
-SoftmaxLoops find_loops() {
-  return {rows,       stream_rows, rows_backward,       stream_rows_backward, log_sum_exp,
-          scaled_exp, columns,     columns_log_sum_exp, columns_backward};
+template <class T>
+SoftmaxLoops<T> loops_of() {
+  return {rows<T>,       stream_rows<T>, rows_backward<T>,       stream_rows_backward<T>, log_sum_exp<T>,
+          scaled_exp<T>, columns<T>,     columns_log_sum_exp<T>, columns_backward<T>};
 }
+
+}  // namespace
+
+SoftmaxLoops<float> float_softmax() { return loops_of<float>(); }
+SoftmaxLoops<double> double_softmax() { return loops_of<double>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace pg::cpu
@@ -358,7 +390,15 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace pg::cpu {
-HWY_EXPORT(find_loops);
-SoftmaxLoops softmax_loops() { return HWY_DYNAMIC_DISPATCH(find_loops)(); }
+HWY_EXPORT(float_softmax);
+HWY_EXPORT(double_softmax);
+template <>
+SoftmaxLoops<float> softmax_loops() {
+  return HWY_DYNAMIC_DISPATCH(float_softmax)();
+}
+template <>
+SoftmaxLoops<double> softmax_loops() {
+  return HWY_DYNAMIC_DISPATCH(double_softmax)();
+}
 }  // namespace pg::cpu
 #endif

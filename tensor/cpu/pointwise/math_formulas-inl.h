@@ -6,26 +6,16 @@
 #define PERIGEE_MATH_FORMULAS_INL_H
 #endif
 
+#include "tensor/cpu/elementary-inl.h"
 #include "tensor/cpu/pointwise/formulas-inl.h"
-#include "tensor/cpu/simd_erf-inl.h"
-#include "tensor/cpu/simd_math-inl.h"
-#include "tensor/cpu/simd_trig-inl.h"
-#include "tensor/cpu/sleef-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace PERIGEE_FORMULAS {
 
-template <class D>
-inline constexpr bool kIsFloat32 = sizeof(hn::TFromD<D>) == sizeof(float);
-
-// Floats have polynomials of their own, which are faster than Sleef's.
 #define PERIGEE_VECTOR(name)             \
   template <class D>                     \
   HWY_INLINE Lanes<D> name(Lanes<D> x) { \
-    if constexpr (kIsFloat32<D>)         \
-      return v##name(D(), x.v);          \
-    else                                 \
-      return sleef_##name(D(), x.v);     \
+    return elementary::name(D(), x.v);   \
   }
 PERIGEE_VECTOR(exp)
 PERIGEE_VECTOR(exp2)
@@ -61,21 +51,21 @@ PERIGEE_LIBRARY(pow)
 
 template <class D>
 HWY_INLINE Lanes<D> exp_below(Lanes<D> x) {
-  if constexpr (kIsFloat32<D>)
+  if constexpr (elementary::kIsFloat32<D>)
     return vexp_below(D(), x.v);
   else
     return exp(x);
 }
 template <class D>
 HWY_INLINE Lanes<D> times_normal(Lanes<D> x) {
-  if constexpr (kIsFloat32<D>)
+  if constexpr (elementary::kIsFloat32<D>)
     return vtimes_normal(D(), x.v);
   else
     return select(x < Lanes<D>(-40), Lanes<D>(0), Lanes<D>(0.5) * x * erfc(x * Lanes<D>(-0.70710678118654752440)));
 }
 template <class D>
 HWY_INLINE Lanes<D> erfinv(Lanes<D> x) {
-  if constexpr (kIsFloat32<D>)
+  if constexpr (elementary::kIsFloat32<D>)
     return verfinv(D(), x.v);
   else
     return or_by_lane(D(), hn::FirstN(D(), 0), x.v, scalar::Erfinv(), x.v);
