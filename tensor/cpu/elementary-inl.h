@@ -41,6 +41,15 @@ PERIGEE_ELEMENTARY(cos)
 PERIGEE_ELEMENTARY(tan)
 #undef PERIGEE_ELEMENTARY
 
+// e^x for x at most 0.
+template <class D>
+HWY_INLINE hn::Vec<D> exp_below(D d, hn::Vec<D> x) {
+  if constexpr (kIsFloat32<D>)
+    return vexp_below(d, x);
+  else
+    return sleef_exp(d, x);
+}
+
 }  // namespace pg::cpu::HWY_NAMESPACE::elementary
 HWY_AFTER_NAMESPACE();
 #endif

@@ -4,7 +4,7 @@
 #include <hwy/highway.h>
 
 #include "tensor/cpu/attention/attention_simd.h"
-#include "tensor/cpu/simd_math-inl.h"
+#include "tensor/cpu/elementary-inl.h"
 
 #include <algorithm>
 #include <cmath>
@@ -47,31 +47,27 @@ HWY_INLINE T largest(const T* x, int64_t n) {
 }
 
 // x = e^(x - shift) for x <= shift. Returns the sum.
-HWY_INLINE float exp_row(float* x, int64_t n, float shift) {
-  const Lanes<float> d;
+template <class T>
+HWY_INLINE T exp_row(T* x, int64_t n, T shift) {
+  const Lanes<T> d;
   const int64_t lanes = int64_t(hn::Lanes(d));
   const auto s = hn::Set(d, shift);
   auto a = hn::Zero(d), b = a;
   int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const auto u = vexp_below(d, hn::Sub(hn::LoadU(d, x + i), s));
-    const auto v = vexp_below(d, hn::Sub(hn::LoadU(d, x + i + lanes), s));
+    const auto u = elementary::exp_below(d, hn::Sub(hn::LoadU(d, x + i), s));
+    const auto v = elementary::exp_below(d, hn::Sub(hn::LoadU(d, x + i + lanes), s));
     hn::StoreU(u, d, x + i);
     hn::StoreU(v, d, x + i + lanes);
     a = hn::Add(a, u), b = hn::Add(b, v);
   }
   for (; i < n; i += lanes) {
     const int64_t m = std::min(lanes, n - i);
-    const auto u = vexp_below(d, hn::Sub(load_part(d, x + i, m, kHidden<float>), s));
+    const auto u = elementary::exp_below(d, hn::Sub(load_part(d, x + i, m, kHidden<T>), s));
     store_part(d, u, x + i, m);
     a = hn::Add(a, hn::IfThenElseZero(hn::FirstN(d, size_t(m)), u));
   }
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(a, b)));
-}
-double exp_row(double* x, int64_t n, double shift) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += x[i] = std::exp(x[i] - shift);
-  return sum;
 }
 
 template <class T>
@@ -88,13 +84,9 @@ T weigh(T* scores, int64_t n, bool may_hide, RunningSum<T>& row) {
 // The two are not added up: beside a large top a logarithm would be rounded away.
 template <class T>
 void weights(T* scores, int64_t n, T top, T log_sum) {
-  if constexpr (sizeof(T) == 4) {
-    const Lanes<T> d;
-    const auto t = hn::Set(d, top), l = hn::Set(d, log_sum);
-    map_row(scores, scores, n, [&](auto v) HWY_ATTR { return vexp(d, hn::Sub(hn::Sub(v, t), l)); });
-  } else {
-    for (int64_t i = 0; i < n; ++i) scores[i] = std::exp((scores[i] - top) - log_sum);
-  }
+  const Lanes<T> d;
+  const auto t = hn::Set(d, top), l = hn::Set(d, log_sum);
+  map_row(scores, scores, n, [&](auto v) HWY_ATTR { return elementary::exp(d, hn::Sub(hn::Sub(v, t), l)); });
 }
 
 template <class T>

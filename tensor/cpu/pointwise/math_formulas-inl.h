@@ -18,6 +18,7 @@ namespace PERIGEE_FORMULAS {
     return elementary::name(D(), x.v);   \
   }
 PERIGEE_VECTOR(exp)
+PERIGEE_VECTOR(exp_below)
 PERIGEE_VECTOR(exp2)
 PERIGEE_VECTOR(expm1)
 PERIGEE_VECTOR(log)
@@ -49,13 +50,6 @@ PERIGEE_LIBRARY(hypot)
 PERIGEE_LIBRARY(pow)
 #undef PERIGEE_LIBRARY
 
-template <class D>
-HWY_INLINE Lanes<D> exp_below(Lanes<D> x) {
-  if constexpr (elementary::kIsFloat32<D>)
-    return vexp_below(D(), x.v);
-  else
-    return exp(x);
-}
 template <class D>
 HWY_INLINE Lanes<D> times_normal(Lanes<D> x) {
   if constexpr (elementary::kIsFloat32<D>)
