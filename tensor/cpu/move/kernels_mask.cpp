@@ -1,5 +1,6 @@
 // Kernels of ops that select elements by a bool tensor.
 #include <cstring>
+#include <type_traits>
 
 #include "tensor/cpu/move/index.h"
 #include "tensor/cpu/register.h"
@@ -199,27 +200,45 @@ void mask_assign_kernel(const KernelArgs& a) {
 }
 
 template <class T>
+bool is_nonzero(T v) {
+  if constexpr (std::is_arithmetic_v<T>)
+    return v != T(0);
+  else
+    return (v.bits & 0x7fff) != 0;
+}
+
+template <class T>
 void find_nonzero(const KernelArgs& a) {
   const View& x = a.in[0];
   const T* values = x.as<T>();
   const int64_t n = x.numel(), base = a.attr<int64_t>("index_base");
   int64_t count = 0;
   in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) count += values[i] != T(0);
+    for (int64_t i = begin; i < end; ++i) count += is_nonzero(values[i]);
   });
   const View out = a.allocate(0, {count, x.rank()});
+  if (x.rank() == 0 || count == 0) return;
   int64_t* to = out.as<int64_t>();
-  in_polled_blocks(x.rank() > 0 ? n : 0, kBlock, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      if (!(values[i] != T(0))) continue;
-      int64_t left = i;
-      for (int d = x.rank() - 1; d >= 0; --d) {
-        to[d] = left % x.size(d) + base;
-        left /= x.size(d);
+  constexpr int64_t kPart = 1024;  // of a row, which is a run of the last dim
+  int32_t found[kPart];
+  int64_t index[kMaxRank] = {};  // of the row
+  const int last = x.rank() - 1;
+  const int64_t row = x.size(last);
+  Poller poll;
+  for (int64_t first = 0; first < n; first += row) {
+    for (int64_t begin = 0; begin < row; begin += kPart) {
+      const int64_t part = std::min(kPart, row - begin);
+      const T* const from = values + first + begin;
+      int64_t k = 0;
+      for (int64_t j = 0; j < part; ++j) found[k] = int32_t(j), k += is_nonzero(from[j]);  // without a branch
+      for (int64_t i = 0; i < k; ++i, to += x.rank()) {
+        for (int d = 0; d < last; ++d) to[d] = index[d] + base;
+        to[last] = begin + found[i] + base;
       }
-      to += x.rank();
+      poll(part);
     }
-  });
+    for (int d = last - 1; d >= 0 && ++index[d] == x.size(d); --d) index[d] = 0;
+  }
 }
 
 void nonzero_kernel(const KernelArgs& a) {

@@ -2,6 +2,7 @@
 
 #include "tensor/arguments.h"
 #include "tensor/cpu/move/copy.h"
+#include "tensor/cpu/half.h"
 #include "tensor/cpu/reduce/extremes_simd.h"
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/register.h"
@@ -51,8 +52,11 @@ bool beats(C x, C best) {
 }
 
 template <class T>
+constexpr bool kHalf = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+
+template <class T>
 auto comparable(T v) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+  if constexpr (kHalf<T>)
     return float(v);
   else
     return v;
@@ -65,8 +69,19 @@ template <bool kMax, class T>
 int64_t extreme_of_block(const T* x, int64_t n) {
   if constexpr (kVectorized<T>) return cpu::extreme_loops(T()).row[kMax](x, n);
   int64_t at = 0;
-  for (int64_t i = 1; i < n; ++i)
-    if (beats<kMax>(comparable(x[i]), comparable(x[at]))) at = i;
+  if constexpr (kHalf<T>) {
+    constexpr int64_t kPart = 1024;
+    float part[kPart], best = 0;
+    for (int64_t begin = 0; begin < n; begin += kPart) {
+      const int64_t m = std::min(kPart, n - begin);
+      cpu::to_float(x + begin, part, m);
+      const int64_t i = cpu::extreme_loops(float()).row[kMax](part, m);
+      if (begin == 0 || beats<kMax>(part[i], best)) best = part[i], at = begin + i;
+    }
+  } else {
+    for (int64_t i = 1; i < n; ++i)
+      if (beats<kMax>(x[i], x[at])) at = i;
+  }
   return at;
 }
 
@@ -94,13 +109,17 @@ void extremes_of_columns(const T* x, int64_t n, int64_t stride, int64_t width, i
       continue;
     }
     for (int64_t j = 0; j < m; ++j) best[j] = comparable(x[first + j]), at[first + j] = 0;
-    for (int64_t i = 1; i < n; ++i)
+    [[maybe_unused]] C row[kTile];
+    for (int64_t i = 1; i < n; ++i) {
+      const auto* from = x + i * stride + first;
+      if constexpr (kHalf<T>) cpu::to_float(from, row, m);
       for (int64_t j = 0; j < m; ++j) {
-        const C v = comparable(x[i * stride + first + j]);
+        const C v = kHalf<T> ? row[j] : C(from[j]);
         const bool better = beats<kMax>(v, best[j]);
         best[j] = better ? v : best[j];
         at[first + j] = better ? i : at[first + j];
       }
+    }
   }
 }
 
