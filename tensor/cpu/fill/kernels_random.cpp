@@ -245,8 +245,13 @@ void randint_kernel(const KernelArgs& a) {
     using T = typename decltype(tag)::type;
     T* data = out.as<T>();
     Poller poll;
-    for (size_t i = 0; i < random.size(); ++i, poll())
-      store_number(out.dtype(), data + i, double(low + int64_t(below(count, random[i]))));
+    for (size_t i = 0; i < random.size(); ++i, poll()) {
+      const int64_t number = low + int64_t(below(count, random[i]));
+      if constexpr (std::is_arithmetic_v<T>)
+        data[i] = T(number);
+      else
+        data[i] = T(float(number));
+    }
   });
 }
 
