@@ -27,12 +27,50 @@ namespace pg::cpu::HWY_NAMESPACE {
 using philox::kGroup;
 constexpr int64_t kGrain = 8192;  // elements that take about 10 µs
 
+#if HWY_TARGET == HWY_SCALAR
+using philox::group_words;
+#else
+// The low and the high halves of x * factor, by lane.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void multiply_wide(D d, V x, V factor, V* low, V* high) {
+  const hn::RepartitionToWide<D> wide;
+  const auto even = hn::MulEven(x, factor);
+  const auto odd = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, x))), factor);
+  *low = hn::OddEven(hn::BitCast(d, hn::ShiftLeft<32>(odd)), hn::BitCast(d, even));
+  *high = hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<32>(even)));
+}
+
+// philox::group_words in vectors.
+HWY_INLINE void group_words(uint64_t seed, uint64_t tick, uint32_t stream, uint64_t group, uint32_t* out) {
+  using philox::kLanes;
+  const hn::CappedTag<uint32_t, kLanes> d;
+  const uint64_t first = group * kLanes;
+  for (size_t i = 0; i < size_t(kLanes); i += hn::Lanes(d)) {
+    auto c0 = hn::Iota(d, uint32_t(first) + uint32_t(i)), c1 = hn::Set(d, uint32_t(first >> 32));
+    auto c2 = hn::Set(d, uint32_t(tick)), c3 = hn::Set(d, uint32_t(tick >> 32) ^ (stream << 30));
+    auto k0 = hn::Set(d, uint32_t(seed)), k1 = hn::Set(d, uint32_t(seed >> 32));
+    for (int round = 0; round < 10; ++round) {
+      auto low0 = c0, high0 = c0, low1 = c0, high1 = c0;
+      multiply_wide(d, c0, hn::Set(d, philox::kFactor0), &low0, &high0);
+      multiply_wide(d, c2, hn::Set(d, philox::kFactor1), &low1, &high1);
+      c0 = hn::Xor(hn::Xor(high1, c1), k0), c1 = low1;
+      c2 = hn::Xor(hn::Xor(high0, c3), k1), c3 = low0;
+      k0 = hn::Add(k0, hn::Set(d, philox::kStep0)), k1 = hn::Add(k1, hn::Set(d, philox::kStep1));
+    }
+    hn::StoreU(c0, d, out + i);
+    hn::StoreU(c1, d, out + kLanes + i);
+    hn::StoreU(c2, d, out + 2 * kLanes + i);
+    hn::StoreU(c3, d, out + 3 * kLanes + i);
+  }
+}
+#endif
+
 // The random words of one group of kGroup elements.
 struct Words {
   alignas(64) uint32_t word[4][kGroup];
   template <class Key>
   HWY_INLINE void draw(const Key& key, int64_t group, int streams) {
-    for (int s = 0; s < streams; ++s) philox::group_words(key.seed, key.tick, uint32_t(s), uint64_t(group), word[s]);
+    for (int s = 0; s < streams; ++s) group_words(key.seed, key.tick, uint32_t(s), uint64_t(group), word[s]);
   }
   uint64_t wide(int i, int stream = 0) const { return uint64_t(word[stream][i]) << 32 | word[stream + 1][i]; }
 };
