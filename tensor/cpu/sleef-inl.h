@@ -10,6 +10,7 @@
 #endif
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "hwy/highway.h"
@@ -39,34 +40,40 @@ std::string sleef_name(const char* function, const char* accuracy) {
          std::to_string(hn::MaxLanes(D())) + "_" + accuracy + target;
 }
 
+// Which results of Sleef are as accurate as it says; libm computes the others: all, those of arguments up to a limit,
+// or those that are not infinite, where Sleef overflows too early.
+enum class Trusted { kAll, kBelow, kFinite };
+
 // F has the function's name, accuracy and limits, and applies it to numbers.
 template <class F, class D, class... V>
 HWY_INLINE hn::Vec<D> by_sleef(D d, V... x) {
-  auto inside = hn::FirstN(d, 0);
+  auto fine = hn::FirstN(d, 0);
   auto y = hn::Zero(d);
 #if PERIGEE_HAS_SLEEF
+  using T = hn::TFromD<D>;
   using Raw = decltype(y.raw);
   using Function = Raw (*)(decltype(x.raw)...);
   static const auto function =
       reinterpret_cast<Function>(sleef_function(sleef_name<D>(F::kName, F::kAccuracy).c_str()));
   if (HWY_LIKELY(function != nullptr)) {
     y = hn::Vec<D>{function(x.raw...)};
-    if constexpr (F::kWide == 0)
+    if constexpr (F::kTrusted == Trusted::kAll)
       return y;
+    else if constexpr (F::kTrusted == Trusted::kFinite)
+      fine = hn::Not(hn::Eq(hn::Abs(y), hn::Set(d, std::numeric_limits<T>::infinity())));
     else
-      inside =
-          hn::Not(hn::Gt(hn::Abs(x...), hn::Set(d, hn::TFromD<D>(sizeof(hn::TFromD<D>) == 8 ? F::kWide : F::kNarrow))));
+      fine = hn::Not(hn::Gt(hn::Abs(x...), hn::Set(d, T(sizeof(T) == 8 ? F::kWide : F::kNarrow))));
   }
 #endif
-  return or_by_lane(d, inside, y, F(), x...);
+  return or_by_lane(d, fine, y, F(), x...);
 }
 
-// narrow, wide: the magnitude, for float and double, up to which Sleef's function is as accurate as it says.
-#define PERIGEE_SLEEF_LIMITED(name, accuracy, narrow, wide)             \
+// narrow, wide: for Trusted::kBelow, the limits for float and double.
+#define PERIGEE_SLEEF_TRUSTED(name, accuracy, trusted, narrow, wide)    \
   struct Sleef_##name {                                                 \
     static constexpr const char *kName = #name, *kAccuracy = #accuracy; \
-    static constexpr float kNarrow = narrow;                            \
-    static constexpr double kWide = wide;                               \
+    static constexpr Trusted kTrusted = Trusted::trusted;               \
+    static constexpr double kNarrow = narrow, kWide = wide;             \
     template <class... T>                                               \
     auto operator()(T... x) const {                                     \
       return std::name(x...);                                           \
@@ -76,33 +83,37 @@ HWY_INLINE hn::Vec<D> by_sleef(D d, V... x) {
   HWY_INLINE hn::Vec<D> sleef_##name(D d, V... x) {                     \
     return by_sleef<Sleef_##name>(d, x...);                             \
   }
-#define PERIGEE_SLEEF(name, accuracy) PERIGEE_SLEEF_LIMITED(name, accuracy, 0, 0)
-PERIGEE_SLEEF(exp, u10)
+#define PERIGEE_SLEEF(name, accuracy) PERIGEE_SLEEF_TRUSTED(name, accuracy, kAll, 0, 0)
+#define PERIGEE_SLEEF_BELOW(name, accuracy, narrow, wide) PERIGEE_SLEEF_TRUSTED(name, accuracy, kBelow, narrow, wide)
+#define PERIGEE_SLEEF_FINITE(name, accuracy) PERIGEE_SLEEF_TRUSTED(name, accuracy, kFinite, 0, 0)
+PERIGEE_SLEEF_FINITE(exp, u10)
 PERIGEE_SLEEF(exp2, u10)
-PERIGEE_SLEEF(expm1, u10)
+PERIGEE_SLEEF_FINITE(expm1, u10)
 PERIGEE_SLEEF(log, u10)
 PERIGEE_SLEEF(log2, u10)
 PERIGEE_SLEEF(log10, u10)
-PERIGEE_SLEEF_LIMITED(log1p, u10, 1e38f, 1e307)
+PERIGEE_SLEEF_BELOW(log1p, u10, 1e38, 1e307)
 PERIGEE_SLEEF(sin, u10)
 PERIGEE_SLEEF(cos, u10)
 PERIGEE_SLEEF(tan, u10)
 PERIGEE_SLEEF(asin, u10)
 PERIGEE_SLEEF(acos, u10)
 PERIGEE_SLEEF(atan, u10)
-PERIGEE_SLEEF_LIMITED(sinh, u10, 88.5f, 709)
-PERIGEE_SLEEF_LIMITED(cosh, u10, 88.5f, 709)
+PERIGEE_SLEEF_BELOW(sinh, u10, 88.5, 709)
+PERIGEE_SLEEF_BELOW(cosh, u10, 88.5, 709)
 PERIGEE_SLEEF(tanh, u10)
-PERIGEE_SLEEF_LIMITED(asinh, u10, 1.8e19f, 1.3e154)
-PERIGEE_SLEEF_LIMITED(acosh, u10, 1.8e19f, 1.3e154)
+PERIGEE_SLEEF_BELOW(asinh, u10, 1.8e19, 1.3e154)
+PERIGEE_SLEEF_BELOW(acosh, u10, 1.8e19, 1.3e154)
 PERIGEE_SLEEF(atanh, u10)
 PERIGEE_SLEEF(erf, u10)
-PERIGEE_SLEEF_LIMITED(erfc, u15, 9.3f, 26.2)
-PERIGEE_SLEEF(pow, u10)
+PERIGEE_SLEEF_BELOW(erfc, u15, 9.3, 26.2)
+PERIGEE_SLEEF_FINITE(pow, u10)
 PERIGEE_SLEEF(atan2, u10)
 PERIGEE_SLEEF(hypot, u05)
 #undef PERIGEE_SLEEF
-#undef PERIGEE_SLEEF_LIMITED
+#undef PERIGEE_SLEEF_BELOW
+#undef PERIGEE_SLEEF_FINITE
+#undef PERIGEE_SLEEF_TRUSTED
 
 }  // namespace pg::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

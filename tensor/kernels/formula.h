@@ -18,8 +18,8 @@ struct FormulaRow {
   int step_cost = 25;  // of a step of a chain
   SpanCheck check = SpanCheck::kNothing;
   bool condition = false;  // the first input is a bool
-  bool lanes = true;       // computes on vectors of float, too, so chains have a step for it
-  bool simd = false;       // float32 is computed on such vectors everywhere
+  bool lanes = true;       // chains have a step for it, which computes on vectors of float
+  bool simd = false;       // float32 and float64 are computed on vectors everywhere
 
   constexpr bool on_floats() const { return serves != Serves::kIntegers; }
   constexpr bool on_integers() const { return serves != Serves::kFloats; }

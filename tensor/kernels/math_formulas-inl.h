@@ -6,7 +6,7 @@
 namespace PERIGEE_FORMULAS {
 
 #define PERIGEE_SIMD(cost_) .cost = cost_, .step_cost = 250, .simd = true
-#define PERIGEE_LIBRARY(cost_) .cost = cost_, .step_cost = cost_, .simd = true
+#define PERIGEE_LIBRARY(cost_) .cost = cost_, .lanes = false, .simd = true
 #define PERIGEE_SCALAR(cost_) .cost = cost_, .lanes = false
 PERIGEE_UNARY(Exp, "exp", kFloats, exp(x), PERIGEE_SIMD(400))
 PERIGEE_UNARY(Exp2, "exp2", kFloats, exp2(x), PERIGEE_SIMD(400))
@@ -36,17 +36,17 @@ PERIGEE_FORMULA(Polygamma, "polygamma", 1, kFloats, PERIGEE_SCALAR(300000))
 struct Polygamma : scalar::Polygamma {
   using scalar::Polygamma::Polygamma;
 };
-PERIGEE_BINARY(Xlogy, "xlogy", kFloats, select(is_nan(y), y, select(x == V(0), V(0), log(y) * x)), PERIGEE_SIMD(600))
+PERIGEE_BINARY(Xlogy, "xlogy", kFloats, select(is_nan(y), y, select(x == V(0), V(0), log(y) * x)), PERIGEE_LIBRARY(600))
 PERIGEE_BINARY(Atan2, "atan2", kFloats, atan2(x, y), PERIGEE_LIBRARY(1300))
 PERIGEE_BINARY(Hypot, "hypot", kFloats, hypot(x, y), PERIGEE_LIBRARY(1100))
 PERIGEE_EXPRESSION(Larger, select(bits_or(x > y, is_nan(x)), x, y), V x, V y)
 PERIGEE_BINARY(Logaddexp, "logaddexp", kFloats,
                select(x == y, x + V(0.69314718055994530942),  // equal infinities included
                       Larger()(x, y) + log1p(exp_below(-abs(x - y)))),
-               PERIGEE_SIMD(1000))
+               PERIGEE_LIBRARY(1000))
 // Some exponents have a formula of their own, so that the bits do not depend on whether a kernel knows that all
 // elements have this exponent.
-PERIGEE_FORMULA(Pow, "pow", 2, kNumbers, .cost = 2500, .step_cost = 2500, .check = SpanCheck::kNegativeExponent,
+PERIGEE_FORMULA(Pow, "pow", 2, kNumbers, .cost = 2500, .check = SpanCheck::kNegativeExponent, .lanes = false,
                 .simd = true)
 struct Pow {
   template <class V>

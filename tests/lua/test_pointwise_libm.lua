@@ -27,7 +27,7 @@ local function grid()
   for k = -1074, 1023, t.takes_all() and 3 or 41 do
     for _, m in ipairs{1, 1.37, 1.9999} do add(math.ldexp(m, k)) end
   end
-  local edges = {0.5, 1, 2, 3, 26.2, 26.5, 27.2, 36.7, 88, 709, 709.78, 710.4, 745.1, 1e15, 1e22, 1e300, 1.3e154, 1.7e308}
+  local edges = {0.5, 1, 2, 3, 26.2, 26.5, 27.2, 36.7, 88, 709, 709.78, 709.7827118, 709.782712893384, 710.4, 745.1, 1e15, 1e22, 1e300, 1.3e154, 1.7e308}
   for k = 1, 12 do edges[#edges + 1] = k * math.pi / 2 end
   for _, edge in ipairs(edges) do
     for k = -3, 3 do add(edge * (1 + k * 2 ^ -52)) end
@@ -49,7 +49,8 @@ end
 for _, name in ipairs(binary) do
   t.test(name .. " of float64 is that of libm", function()
     local some = {0, -0.0, 1, -1, 0.5, 2, 3, -2, -3, 0.3, 7.5, 1e-310, -1e-310, 1e300, -1e300, 1e-300, 1.0000001, 0.99999,
-                  math.huge, -math.huge, 0 / 0, 100, 1023, -1074.5, 1 / 3, 2 ^ 53, 2 ^ 53 + 1, -7, 5e-324}
+                  math.huge, -math.huge, 0 / 0, 100, 1023, -1074.5, 1 / 3, 2 ^ 53, 2 ^ 53 + 1, -7, 5e-324,
+                  1.7976931348623157e308, 1 - 2 ^ -53, 1e150, 1e154, 1.9999999}
     local xs, ys = {}, {}
     for _, x in ipairs(some) do
       for _, y in ipairs(some) do xs[#xs + 1], ys[#ys + 1] = x, y end
