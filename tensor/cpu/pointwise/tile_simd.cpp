@@ -203,7 +203,8 @@ HWY_NOINLINE void fetch(std::span<const Fetch> fetches, Memory memory, int64_t i
   }
 }
 
-void run_steps(const Step* steps, Memory memory, int64_t n, bool repeatable, std::span<const Fetch> fetches) {
+HWY_INLINE void run_blocks(const Step* steps, Memory memory, int64_t n, bool repeatable,
+                           std::span<const Fetch> fetches) {
   if (n == 1) return reinterpret_cast<OneCode>(steps->one)(steps, memory, hn::Undefined(OneTag()));
   const int64_t lanes = int64_t(hn::Lanes(WideTag())), size = 8 * lanes;
   const Wide none = hn::Zero(WideTag());
@@ -217,6 +218,11 @@ void run_steps(const Step* steps, Memory memory, int64_t n, bool repeatable, std
     return block(steps, memory, n - size, none, none, none, none, none, none, none, none);
   for (; i < n; i += lanes)
     reinterpret_cast<PartCode>(steps->part)(steps, memory, i, size_t(std::min(lanes, n - i)), none);
+}
+
+void run_steps(const Step* steps, Memory memory, int64_t n, bool repeatable, std::span<const Fetch> fetches) {
+  run_blocks(steps, memory, n, repeatable, fetches);
+  clear_upper_halves();
 }
 
 }  // namespace pg::cpu::HWY_NAMESPACE
