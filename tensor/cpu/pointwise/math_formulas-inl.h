@@ -19,6 +19,7 @@ namespace PERIGEE_FORMULAS {
   }
 PERIGEE_VECTOR(exp)
 PERIGEE_VECTOR(exp_below)
+PERIGEE_VECTOR(times_normal)
 PERIGEE_VECTOR(exp2)
 PERIGEE_VECTOR(expm1)
 PERIGEE_VECTOR(log)
@@ -50,13 +51,6 @@ PERIGEE_LIBRARY(hypot)
 PERIGEE_LIBRARY(pow)
 #undef PERIGEE_LIBRARY
 
-template <class D>
-HWY_INLINE Lanes<D> times_normal(Lanes<D> x) {
-  if constexpr (elementary::kIsFloat32<D>)
-    return vtimes_normal(D(), x.v);
-  else
-    return select(x < Lanes<D>(-40), Lanes<D>(0), Lanes<D>(0.5) * x * erfc(x * Lanes<D>(-0.70710678118654752440)));
-}
 template <class D>
 HWY_INLINE Lanes<D> erfinv(Lanes<D> x) {
   if constexpr (elementary::kIsFloat32<D>)
