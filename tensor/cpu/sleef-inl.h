@@ -1,6 +1,6 @@
 // Elementary functions on vectors of float and double by Sleef: Shibata and Petrogalli, SLEEF: A portable vectorized
-// library of C standard mathematical functions (IEEE TPDS 31, 2020). Errors are at most 1 ulp. These are its
-// deterministic forms: the result of a lane depends neither on the other lanes nor on the width of vectors. Include
+// library of C standard mathematical functions (IEEE TPDS 31, 2020). Errors are at most 1 ulp, 1.5 for erfc. These are
+// its deterministic forms: the result of a lane depends neither on the other lanes nor on the width of vectors. Include
 // after highway.h, once per target.
 #if defined(PERIGEE_SLEEF_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PERIGEE_SLEEF_INL_H

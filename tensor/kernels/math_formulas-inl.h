@@ -1,5 +1,6 @@
-// The formulas of the elementary functions and of the activations built on them; see formulas-inl.h. Vectors have
-// polynomials of their own for exp, log and so on: those are in the vocabulary, with libm's for scalars.
+// The formulas of the elementary functions and of the activations built on them; see formulas-inl.h. Their
+// functions are in the vocabulary: for vectors of float polynomials and for those of double Sleef's, for scalars
+// libm's.
 #include <cmath>
 #include <type_traits>
 

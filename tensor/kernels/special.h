@@ -1,5 +1,5 @@
-// Scalar functions that have no form for vectors. Host and device compilers share them: they are constexpr templates
-// without state beyond their parameters (`params` are the op's attributes in order).
+// Scalar functions of formulas; most have no form for vectors. Host and device compilers share them: they are constexpr
+// templates without state beyond their parameters (`params` are the op's attributes in order).
 #pragma once
 #include <math.h>  // lgamma_r
 #include <bit>

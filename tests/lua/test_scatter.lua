@@ -228,6 +228,17 @@ t.test("sums of many 16-bit elements by index round once", function()
     gradient("cummax", function(w) return w:cummax(1) end, pg.cat({ones(1), zeros(n - 1)}, 1))
     local mean = pg.grad(function(s) return zeros(1):scatter_reduce(1, i, s, "mean", {include_self = false}):sum() end)(ones(n))
     t.close(mean[1]:item(), 1 / n, {rtol = 0.01, what = dtype .. " gradient of a mean"})
+    -- a few elements of a large array
+    t.equal(zeros(100000):scatter_add(1, i:narrow(1, 1, 999) * 777, ones(999))[777]:item(), pg.tensor({999}, {dtype = dtype}):item())
+    t.equal(zeros(400, 300):scatter_add(1, pg.tensor({{7, 8}, {7, 9}, {400, 8}}, {dtype = "int64"}), pg.tensor{{1, 2}, {3, 4}, {5, 6}}:to(dtype))
+              :nonzero(), pg.tensor({{7, 1}, {8, 2}, {9, 2}, {400, 1}}, {dtype = "int64"}))
+    -- none
+    local none = pg.zeros({0}, {dtype = "int64"})
+    t.equal(ones(3):put(none, zeros(0), {accumulate = true}), ones(3))
+    t.equal(ones(3, 2):index_put({none}, zeros(0, 2), {accumulate = true}), ones(3, 2))
+    t.equal(ones(3):index_put({pg.zeros({3}, {dtype = "bool"})}, ones(1), {accumulate = true}), ones(3))
+    t.equal(ones(3, 2):index_add(1, none, zeros(0, 2)), ones(3, 2))
+    t.equal(ones(3):scatter_add(1, none, zeros(0)), ones(3))
     -- a few elements of many rows, in any order
     pg.manual_seed(5)
     local rows, token = pg.randn(700, 33):to(dtype), pg.randint(1, 60, {700})

@@ -115,10 +115,39 @@ void pick_kernel(const KernelArgs& a) {
   gather_along(a, shape, d, *x.strides, x.size(d), contiguous_strides(shape));
 }
 
+bool several_for_one_place(const KernelArgs& a) {
+  const View& index = a.in[1];
+  return index.rank() > 0 && index.size(a.dim("dim", a.out[0].rank())) > 1;
+}
+
+// Whether the output is so large beside the index that 16-bit sums are not worth a float32 copy of it.
+bool is_few(const KernelArgs& a) { return a.in[1].numel() < a.out[0].numel() / 4; }
+
+// Adds a few elements of 16 bits to a large output, in float32.
+void add_few_halves(const KernelArgs& a, int d, const void* src, const Dims& src_strides) {
+  const View &index = a.in[1], &out = a.out[0];
+  const Along along(index.shape(), *out.strides, d);
+  WorkVector<int64_t> places(size_t(index.numel()), 0);
+  WorkVector<uint16_t> values(places.size(), 0);
+  with_positions(a, 1, out.size(d), [&](auto position) {
+    RowWalk<3> walk(along.shape, {along.strides, *index.strides, src_strides}, 0);
+    Poller poll;
+    size_t k = 0;
+    for (int64_t r = 0; r < along.rows; ++r, walk.next(), poll(along.row))
+      for (int64_t j = 0; j < along.row; ++j, ++k) {
+        const int64_t at = position(walk.offset[1] + j * index.strides->back());
+        places[k] = walk.offset[0] + j * along.strides.back() + at * along.step;
+        values[k] = static_cast<const uint16_t*>(src)[walk.offset[2] + j * src_strides.back()];
+      }
+  });
+  add_half_rows(out.dtype(), Lines({out.numel()}, 0), places, values.data(), out.data, 1);
+}
+
 // Adds src into out; src is indexed like the index.
 void add_scattered(const KernelArgs& a, int d, const void* src, const Dims& src_strides) {
   const View &index = a.in[1], &out = a.out[0];
   if (index.numel() == 0) return;
+  if (is_half(out.dtype()) && several_for_one_place(a)) return add_few_halves(a, d, src, src_strides);
   const Along along(index.shape(), *out.strides, d);
   visit_dtype(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -149,9 +178,7 @@ void add_gathered(const KernelArgs& a) {
 // Half types are summed in float32 and rounded once where several elements may go to one place.
 template <KernelFn kernel>
 void sum_kernel(const KernelArgs& a) {
-  const View &index = a.in[1], &out = a.out[0];
-  const bool several = index.rank() > 0 && index.size(a.dim("dim", out.rank())) > 1;
-  several ? run_widened(a, kernel) : kernel(a);
+  several_for_one_place(a) && !is_few(a) ? run_widened(a, kernel) : kernel(a);
 }
 
 void scatter_kernel(const KernelArgs& a) {
@@ -239,6 +266,8 @@ void add_rows(const Lines& x, int64_t count, P position, const T* src, T* out, T
   }
 }
 
+constexpr int64_t kConverted = 1 << 20;  // elements between two polls
+
 void add_positions(const KernelArgs& a, const Lines& x, const void* src, double alpha) {
   const View &index = a.in[1], &out = a.out[0];
   const int64_t count = index.numel();
@@ -251,8 +280,22 @@ void add_positions(const KernelArgs& a, const Lines& x, const void* src, double 
         store_number(out.dtype(), &factor, alpha);
         add_rows(x, count, position, static_cast<const T*>(src), out.as<T>(), factor, alpha != 1);
       } else {
+        const int64_t terms = x.outer * count * x.inner;
+        if (x.inner < kNarrowRow && out.numel() < 4 * terms) {  // groups of narrow rows take longer than float32 copies
+          WorkVector<float> wide(size_t(out.numel()), 0.0f), added(size_t(terms), 0.0f);
+          in_polled_blocks(out.numel(), kConverted,
+                           [&](int64_t i, int64_t end) { to_float(out.as<T>() + i, wide.data() + i, end - i); });
+          in_polled_blocks(terms, kConverted, [&](int64_t i, int64_t end) {
+            to_float(static_cast<const T*>(src) + i, added.data() + i, end - i);
+          });
+          add_rows(x, count, position, added.data(), wide.data(), float(alpha), alpha != 1);
+          in_polled_blocks(out.numel(), kConverted,
+                           [&](int64_t i, int64_t end) { from_float(wide.data() + i, out.as<T>() + i, end - i); });
+          return;
+        }
         WorkVector<int64_t> positions(size_t(count), 0);
-        for (int64_t j = 0; j < count; ++j) positions[size_t(j)] = position(j);
+        Poller poll;
+        for (int64_t j = 0; j < count; ++j, poll()) positions[size_t(j)] = position(j);
         add_half_rows(out.dtype(), x, positions, src, out.data, alpha);
       }
     });

@@ -8,8 +8,11 @@
 
 namespace pg::cpu {
 
+inline constexpr int64_t kNarrowRow = 32;  // rows of fewer elements are not worth a loop of vectors
+
 // out[o][positions[j]] += alpha src[o][j] for rows of x.inner elements, in the order of j. `x` has the sizes of out;
-// src has positions.size() rows for each o. Nothing is written if memory for the order is lacking.
+// src has positions.size() rows for each o. The time is that of src, whatever the
+// size of out. Nothing is written if memory for the order is lacking.
 void add_half_rows(DType dtype, const Lines& x, std::span<const int64_t> positions, const void* src, void* out,
                    double alpha);
 

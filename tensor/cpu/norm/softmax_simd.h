@@ -27,5 +27,9 @@ inline constexpr int64_t kSoftmaxTile = 1024, kStreamedRow = 8192;
 
 template <class T>
 SoftmaxLoops<T> softmax_loops();
+template <>
+SoftmaxLoops<float> softmax_loops();
+template <>
+SoftmaxLoops<double> softmax_loops();
 
 }  // namespace pg::cpu
