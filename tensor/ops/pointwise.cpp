@@ -73,10 +73,14 @@ Var clamp_max_grad(Vjp& c) {
   return call<"where">(above, c.dy(), 0.0);
 }
 
-// 1 where both are 0, so that gradients there are 0.
-Var squared_norm(Vjp& c) {
-  const Var n = c.in(0) * c.in(0) + c.in(1) * c.in(1);
-  return call<"where">(call<"eq">(n, 0.0), 1.0, n);
+// v / (x^2 + y^2) of the inputs x and y, which are scaled so that their squares neither underflow nor overflow; 0 where
+// both are 0. The result does not depend on the scale, so no gradient flows to it.
+Var over_squares(Vjp& c, const Var& v) {
+  const Var size = call<"maximum">(call<"abs">(c.in(0)), call<"abs">(c.in(1)));
+  const Var plain = call<"logical_or">(call<"eq">(size, 0.0), call<"isinf">(size));
+  const Var scale = call<"detach">(call<"where">(plain, 1.0, size));
+  const Var x = c.in(0) / scale, y = c.in(1) / scale, norm = x * x + y * y;
+  return v / scale / call<"where">(call<"eq">(norm, 0.0), 1.0, norm) / scale;
 }
 
 const AttrDef kAlpha = {"alpha", AttrKind::kFloat, {}, "y is multiplied by it first", true};
@@ -216,8 +220,8 @@ static void add_arithmetic(Registry& r) {
        .aliases = {"arctan2"},
        .inputs = {{"y", kAnyDType, Arity::kOne, 0.2, 2}, {"x", kAnyDType, Arity::kOne, 0.2, 2}},
        .result = Result::kFloat,
-       .vjp = {[](Vjp& c) { return c.dy() * (c.in(1) / squared_norm(c)); },
-               [](Vjp& c) { return -c.dy() * (c.in(0) / squared_norm(c)); }},
+       .vjp = {[](Vjp& c) { return c.dy() * over_squares(c, c.in(1)); },
+               [](Vjp& c) { return -c.dy() * over_squares(c, c.in(0)); }},
        .vjp_uses = "y x",
        .traits = kPointwise | kWidens},
       {.name = "hypot",

@@ -148,7 +148,14 @@ std::vector<Var> decompose_logsumexp(Rule& c) {
   return {c.attr<bool>("keepdim") ? out : drop_dims(c, out)};
 }
 
-Var vjp_logsumexp(Vjp& c) { return restore_dims(c, c.dy(), 0) * call<"exp">(c.in(0) - restore_dims(c, c.out(), 0)); }
+// A result of 16 bits has too few digits: what it rounds off would be a factor of the gradient.
+Var vjp_logsumexp(Vjp& c) {
+  const DType dtype = c.in(0).dtype(), wide = stat_dtype(dtype);
+  const Var x = as_dtype(c.in(0), wide);
+  const Var out =
+      dtype == wide ? c.out() : call<"logsumexp">(x, {{"dim", c.raw("dim")}, {"keepdim", c.raw("keepdim")}});
+  return restore_dims(c, c.dy(), 0) * as_dtype(call<"exp">(x - restore_dims(c, out, 0)), dtype);
+}
 
 void infer_sum_to(Infer& c) {
   const Ints& target = c.attr<Ints>("shape");

@@ -92,7 +92,7 @@ local calls = {
     return function() return x:cdist(y, 3) end
   end,
   ["softmax of float64"] = function()
-    local x = pg.zeros(1, 5e5, {dtype = "float64"})
+    local x = pg.zeros(1, 6e6, {dtype = "float64"})
     return function() return x:softmax(2) end
   end,
   ["softmax of columns"] = function()

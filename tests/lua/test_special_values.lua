@@ -169,3 +169,29 @@ t.test("unflatten", function()
   t.error_contains(function() pg.zeros(2, 0):unflatten(2, {0, -1}) end, "unflatten: bad argument 'sizes'")
   t.error_contains(function() pg.zeros(4):unflatten(1, {}) end, "unflatten: bad argument 'sizes'")
 end)
+
+t.test("the gradient of logsumexp in 16 bits is softmax", function()
+  local x = pg.tensor{{200, 201, 199}, {100.5, 100, 99}}
+  for dtype, tolerance in pairs{bfloat16 = 0.01, float16 = 0.002} do
+    for _, dims in ipairs{2, -1} do
+      local gradient = pg.grad(function(v) return v:logsumexp(dims):sum() end)(x:to(dtype))
+      t.close(gradient:to("float32"), x:softmax(2), {rtol = tolerance})
+    end
+    local both = pg.grad(function(v) return v:logsumexp({1, 2}):sum() end)(x:to(dtype))
+    t.close(both:to("float32"):sum():item(), 1, {rtol = tolerance})
+  end
+end)
+
+t.test("gradients of atan2 where squares underflow or overflow", function()
+  local function slopes(y, x, dtype)
+    local a, b = pg.tensor({y}, {dtype = dtype}), pg.tensor({x}, {dtype = dtype})
+    local gy = pg.grad(function(v) return pg.atan2(v, b):sum() end)(a):item()
+    local gx = pg.grad(function(v) return pg.atan2(a, v):sum() end)(b):item()
+    return {gy, gx}
+  end
+  t.close(slopes(0, 1e-25, "float32"), {1e25, 0}, {rtol = 1e-5})
+  t.close(slopes(3e25, 4e25, "float32"), {4 / 25 * 1e-25, -3 / 25 * 1e-25}, {rtol = 1e-5, atol = 0})
+  t.close(slopes(0, 1e-300, "float64"), {1e300, 0}, {rtol = 1e-12})
+  t.close(slopes(3e200, 4e200, "float64"), {4 / 25 * 1e-200, -3 / 25 * 1e-200}, {rtol = 1e-12, atol = 0})
+  t.equal(slopes(0, 0, "float32"), {0, 0})
+end)
