@@ -115,13 +115,12 @@ void pick_kernel(const KernelArgs& a) {
   gather_along(a, shape, d, *x.strides, x.size(d), contiguous_strides(shape));
 }
 
-bool several_for_one_place(const KernelArgs& a) {
-  const View& index = a.in[1];
-  return index.rank() > 0 && index.size(a.dim("dim", a.out[0].rank())) > 1;
+// Whether 16-bit elements are summed in float32 copies of all arrays: where several of them may go to one place of an
+// output that is not large beside the index. A float32 run is not asked again.
+bool sums_in_copies(const KernelArgs& a, int d) {
+  const View &index = a.in[1], &out = a.out[0];
+  return is_half(out.dtype()) && index.size(d) > 1 && 4 * index.numel() >= out.numel();
 }
-
-// Whether the output is so large beside the index that 16-bit sums are not worth a float32 copy of it.
-bool is_few(const KernelArgs& a) { return a.in[1].numel() < a.out[0].numel() / 4; }
 
 // Adds a few elements of 16 bits to a large output, in float32.
 void add_few_halves(const KernelArgs& a, int d, const void* src, const Dims& src_strides) {
@@ -147,7 +146,7 @@ void add_few_halves(const KernelArgs& a, int d, const void* src, const Dims& src
 void add_scattered(const KernelArgs& a, int d, const void* src, const Dims& src_strides) {
   const View &index = a.in[1], &out = a.out[0];
   if (index.numel() == 0) return;
-  if (is_half(out.dtype()) && several_for_one_place(a)) return add_few_halves(a, d, src, src_strides);
+  if (is_half(out.dtype()) && index.size(d) > 1) return add_few_halves(a, d, src, src_strides);
   const Along along(index.shape(), *out.strides, d);
   visit_dtype(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -158,27 +157,23 @@ void add_scattered(const KernelArgs& a, int d, const void* src, const Dims& src_
   });
 }
 
-void scatter_add_into(const KernelArgs& a) {
+void scatter_add_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &index = a.in[1], &src = a.in[2], &out = a.out[0];
   const int d = a.dim("dim", x.rank());
+  if (sums_in_copies(a, d)) return run_widened(a, scatter_add_kernel);
   check_positions(a, 1, x.size(d), true);
   if (out.data != x.data) copy_strided(x, out.data);
   const Converted value(src, out.dtype());
   add_scattered(a, d, value.data, src_strides_of(src, value, index.shape()));
 }
 
-void add_gathered(const KernelArgs& a) {
+void gather_backward_kernel(const KernelArgs& a) {
   const View &dy = a.in[0], &out = a.out[0];
   const int d = a.dim("dim", out.rank());
+  if (sums_in_copies(a, d)) return run_widened(a, gather_backward_kernel);
   check_positions(a, 1, out.size(d), true);
   zero_bytes(out.data, out.numel() * size_of(out.dtype()));
   add_scattered(a, d, dy.data, *dy.strides);
-}
-
-// Half types are summed in float32 and rounded once where several elements may go to one place.
-template <KernelFn kernel>
-void sum_kernel(const KernelArgs& a) {
-  several_for_one_place(a) && !is_few(a) ? run_widened(a, kernel) : kernel(a);
 }
 
 void scatter_kernel(const KernelArgs& a) {
@@ -266,7 +261,12 @@ void add_rows(const Lines& x, int64_t count, P position, const T* src, T* out, T
   }
 }
 
-constexpr int64_t kConverted = 1 << 20;  // elements between two polls
+// Whether 16-bit rows are summed in float32 copies: where they are too narrow to be summed in groups, and the output is
+// not large beside them. A float32 run is not asked again.
+bool sums_in_copies(const KernelArgs& a, const Lines& x) {
+  const View& out = a.out[0];
+  return is_half(out.dtype()) && x.inner < kNarrowRow && 4 * x.outer * a.in[1].numel() * x.inner >= out.numel();
+}
 
 void add_positions(const KernelArgs& a, const Lines& x, const void* src, double alpha) {
   const View &index = a.in[1], &out = a.out[0];
@@ -280,19 +280,6 @@ void add_positions(const KernelArgs& a, const Lines& x, const void* src, double 
         store_number(out.dtype(), &factor, alpha);
         add_rows(x, count, position, static_cast<const T*>(src), out.as<T>(), factor, alpha != 1);
       } else {
-        const int64_t terms = x.outer * count * x.inner;
-        if (x.inner < kNarrowRow && out.numel() < 4 * terms) {  // groups of narrow rows take longer than float32 copies
-          WorkVector<float> wide(size_t(out.numel()), 0.0f), added(size_t(terms), 0.0f);
-          in_polled_blocks(out.numel(), kConverted,
-                           [&](int64_t i, int64_t end) { to_float(out.as<T>() + i, wide.data() + i, end - i); });
-          in_polled_blocks(terms, kConverted, [&](int64_t i, int64_t end) {
-            to_float(static_cast<const T*>(src) + i, added.data() + i, end - i);
-          });
-          add_rows(x, count, position, added.data(), wide.data(), float(alpha), alpha != 1);
-          in_polled_blocks(out.numel(), kConverted,
-                           [&](int64_t i, int64_t end) { from_float(wide.data() + i, out.as<T>() + i, end - i); });
-          return;
-        }
         WorkVector<int64_t> positions(size_t(count), 0);
         Poller poll;
         for (int64_t j = 0; j < count; ++j, poll()) positions[size_t(j)] = position(j);
@@ -305,6 +292,7 @@ void add_positions(const KernelArgs& a, const Lines& x, const void* src, double 
 void index_select_backward_kernel(const KernelArgs& a) {
   const View& out = a.out[0];
   const Lines lines(out.shape(), int(a.attr<int64_t>("dim")) - 1);
+  if (sums_in_copies(a, lines)) return run_widened(a, index_select_backward_kernel);
   check_positions(a, 1, lines.n, true);
   zero_bytes(out.data, out.numel() * size_of(out.dtype()));
   add_positions(a, lines, a.in[0].data, 1);
@@ -313,6 +301,7 @@ void index_select_backward_kernel(const KernelArgs& a) {
 void index_add_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &index = a.in[1], &out = a.out[0];
   const int d = a.dim("dim", x.rank());
+  if (sums_in_copies(a, Lines(out.shape(), d))) return run_widened(a, index_add_kernel);
   check_positions(a, 1, x.size(d), true);
   if (out.numel() == 0) return;
   const Region source(a.in[2], out, d, index.shape());
@@ -353,11 +342,11 @@ void one_hot_kernel(const KernelArgs& a) {
 void add_index_kernels(Registry& r) {
   static const KernelRow kRows[] = {
       {"gather", gather_kernel},
-      {"gather_backward", sum_kernel<add_gathered>},
+      {"gather_backward", gather_backward_kernel},
       {"take_along_dim", take_along_kernel},
       {"pick", pick_kernel},
       {"scatter", scatter_kernel},
-      {"scatter_add", sum_kernel<scatter_add_into>},
+      {"scatter_add", scatter_add_kernel},
       {"index_select", index_select_kernel},
       {"index_select_backward", index_select_backward_kernel},
       {"take", take_kernel},
