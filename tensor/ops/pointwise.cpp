@@ -76,7 +76,8 @@ Var clamp_max_grad(Vjp& c) {
 // v / (x^2 + y^2) of the inputs x and y, which are scaled so that their squares neither underflow nor overflow; 0 where
 // both are 0. The result does not depend on the scale, so no gradient flows to it.
 Var over_squares(Vjp& c, const Var& v) {
-  const Var size = call<"maximum">(call<"abs">(c.in(0)), call<"abs">(c.in(1)));
+  // The larger of |x| and |y|. Either of them may be a number, which no call of its own may turn into a tensor.
+  const Var size = call<"maximum">(call<"maximum">(c.in(0), c.in(1)), -call<"minimum">(c.in(0), c.in(1)));
   const Var plain = call<"logical_or">(call<"eq">(size, 0.0), call<"isinf">(size));
   const Var scale = call<"detach">(call<"where">(plain, 1.0, size));
   const Var x = c.in(0) / scale, y = c.in(1) / scale, norm = x * x + y * y;
