@@ -94,13 +94,21 @@ void ternary_span(int64_t n, void* out, const void* const* in, uint32_t scalars,
   kLoops[scalars](n, out, in, params);
 }
 
+// The sanitizers' checks make the compiler take minutes for formulas that are inlined ten times each.
+#undef PERIGEE_INLINE_FORMULA
+#ifdef __SANITIZE_ADDRESS__
+#define PERIGEE_INLINE_FORMULA HWY_NOINLINE
+#else
+#define PERIGEE_INLINE_FORMULA HWY_INLINE
+#endif
+
 // A formula as a function of vectors; Value is what their lanes mean.
 template <class F, template <class> class Value = formulas::Lanes>
 struct OnVectors {
   F f;
   explicit OnVectors(const double* params) : f(make_functor<F>(params)) {}
   template <class D, class... V>
-  HWY_INLINE hn::Vec<D> operator()(D, V... x) const {
+  PERIGEE_INLINE_FORMULA hn::Vec<D> operator()(D, V... x) const {
     return formulas::raw(f(Value<D>{x}...));
   }
 };
