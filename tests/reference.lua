@@ -203,6 +203,10 @@ function reference.softshrink(x, attrs)
   local l = attrs.lambda
   return x.high > l and x - l or x.high < -l and x + l or new(0)
 end
+function reference.huber(x, attrs)
+  local a = dd.abs(x)
+  return a.high > attrs.delta and (a - attrs.delta / 2) * (attrs.curvature * attrs.delta) or x * x * (attrs.curvature / 2)
+end
 reference.leaky_relu = rectified(function(x, attrs) return x * attrs.negative_slope end)
 reference.relu = rectified(function() return new(0) end)
 reference.abs = dd.abs

@@ -52,6 +52,23 @@ HWY_INLINE hn::Vec<D> exp_below(D d, hn::Vec<D> x) {
     return sleef_exp(d, x);
 }
 
+// The polynomial with these coefficients, that of the highest power first, at x. Their number is odd. Even and odd
+// powers of the high terms do not wait for each other; the low terms, which count in the last place, round once each.
+template <class D, class V = hn::Vec<D>, size_t n>
+HWY_INLINE V polynomial_of(D d, V x, const double (&c)[n]) {
+  constexpr size_t kHigh = n - 4;
+  static_assert(kHigh % 2 == 1);
+  const V x2 = hn::Mul(x, x);
+  V even = hn::Set(d, c[0]), odd = hn::Set(d, c[1]);
+  for (size_t k = 2; k + 1 < kHigh; k += 2) {
+    even = hn::MulAdd(even, x2, hn::Set(d, c[k]));
+    odd = hn::MulAdd(odd, x2, hn::Set(d, c[k + 1]));
+  }
+  V sum = hn::MulAdd(odd, x, hn::MulAdd(even, x2, hn::Set(d, c[kHigh - 1])));
+  for (size_t k = kHigh; k < n; ++k) sum = hn::MulAdd(sum, x, hn::Set(d, c[k]));
+  return sum;
+}
+
 // As vtimes_normal. For double the polynomial goes to 38.6, beyond which Q is 0.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V times_normal(D d, V x) {
@@ -68,19 +85,55 @@ HWY_INLINE V times_normal(D d, V x) {
         7.29083690133373041e-01};
     const V a = hn::Min(hn::Abs(x), hn::Set(d, 38.6)), one = hn::Set(d, 1.0), half = hn::Set(d, 0.5);
     const V inverse = hn::Div(one, hn::Add(a, hn::Set(d, 3.0))), t = hn::MulAdd(inverse, hn::Set(d, -6.0), one);
-    const V t2 = hn::Mul(t, t);  // even and odd powers by themselves, which do not wait for each other
-    V even = hn::Set(d, kTail[0]), odd = hn::Set(d, kTail[1]);
-    for (size_t k = 2; k + 1 < std::size(kTail); k += 2) {
-      even = hn::MulAdd(even, t2, hn::Set(d, kTail[k]));
-      odd = hn::MulAdd(odd, t2, hn::Set(d, kTail[k + 1]));
-    }
-    even = hn::MulAdd(even, t2, hn::Set(d, kTail[std::size(kTail) - 1]));
-    const V q = hn::MulAdd(odd, t, even);
+    const V q = polynomial_of(d, t, kTail);
     const V square = hn::Mul(a, a), e = sleef_exp(d, hn::Mul(square, hn::Neg(half)));
     // a^2 = square + lost, where the product rounds once
     const V lost = HWY_NATIVE_FMA ? hn::MulSub(a, a, square) : hn::Zero(d);
     const V tail = hn::Mul(hn::Mul(hn::Mul(a, inverse), q), hn::NegMulAdd(hn::Mul(half, lost), e, e));
     return keep_nan<D>(x, hn::Sub(hn::Max(x, hn::Zero(d)), tail));
+  }
+}
+
+// As verfinv. For double there are three polynomials, in w up to 6.25, and in its square root up to 4 and up to 6.01,
+// that of the last number before 1.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V erfinv(D d, V x) {
+  if constexpr (kIsFloat32<D>) {
+    return verfinv(d, x);
+  } else {
+    constexpr double kNear[] = {
+        -3.59320289270206934e-22, 3.19401554813627101e-21,  1.99925998886153485e-20,  -3.47347938885380362e-19,
+        6.07505070207241414e-19,  1.55107870099025256e-17,  -1.22156371924041717e-16, -3.94018812230432025e-17,
+        6.52133351150223883e-15,  -4.00200310875584962e-14, -8.07192593899004061e-14, 2.63052683125951832e-12,
+        -1.29788053699325650e-11, -5.41430328391950415e-11, 1.05122337705042901e-09,  -4.11266043716321846e-09,
+        -2.90703912756413199e-08, 4.23478816822245981e-07,  -1.36546917587856564e-06, -1.38825233939574828e-05,
+        1.86734208019811857e-04,  -7.40702534154643135e-04, -6.03367087142685134e-03, 2.40158182425588340e-01,
+        1.65365456268310274e+00};
+    constexpr double kMiddle[] = {7.68020047907705305e-09,  -1.53053979641525481e-08, -2.09145333477312603e-08,
+                                  1.31586636831929664e-07,  -2.45498189633398231e-07, -2.76171622381624115e-08,
+                                  1.48159778740225388e-06,  -3.98570594564817299e-06, 2.93257845538534999e-06,
+                                  1.24650282242174545e-05,  -4.73206806654469670e-05, 6.82871173925195523e-05,
+                                  2.40315128657583568e-05,  -3.55037813785245187e-04, 9.53289341579413693e-04,
+                                  -1.68827553544885554e-03, 2.49144209795696021e-03,  -3.75120850822473423e-03,
+                                  5.37091455355503261e-03,  1.00525896769416545e+00,  3.08388561049222076e+00};
+    constexpr double kFar[] = {
+        -1.77103098931851924e-11, 4.32671314627219082e-11,  5.75963021917995557e-11, -4.39180116857746763e-10,
+        1.33824321671905448e-09,  -3.46865340636516583e-09, 7.79917014387967050e-09, -1.52573948172788657e-08,
+        2.90316054099725306e-08,  -6.75550473471433875e-08, 2.29048403204267640e-07, -9.93029709192219882e-07,
+        4.52605336749948399e-06,  -1.96817706506158118e-05, 7.59952780168429389e-05, -2.15030119831352990e-04,
+        -1.38719318377239433e-04, 1.01030046486454550e+00,  4.84990640140858442e+00};
+    const V one = hn::Set(d, 1.0), a = hn::Abs(x);
+    const V w = hn::Neg(sleef_log(d, hn::Mul(hn::Sub(one, a), hn::Add(one, a))));
+    V p = polynomial_of(d, hn::Sub(w, hn::Set(d, 3.125)), kNear);
+    const auto near = hn::Lt(w, hn::Set(d, 6.25));
+    if (!hn::AllTrue(d, near)) {
+      const V root = hn::Sqrt(w);
+      const V middle = polynomial_of(d, hn::Sub(root, hn::Set(d, 3.25)), kMiddle);
+      const V far = polynomial_of(d, hn::Sub(root, hn::Set(d, 5.0)), kFar);
+      const V beyond = hn::IfThenElse(hn::Lt(w, hn::Set(d, 16.0)), middle, hn::IfThenElse(hn::Eq(a, one), w, far));
+      p = hn::IfThenElse(near, p, beyond);
+    }
+    return hn::Mul(x, p);
   }
 }
 

@@ -116,6 +116,16 @@ struct Hardshrink {
     return select(abs(x) <= V(lambda), V(0), x);
   }
 };
+PERIGEE_FORMULA(Huber, "huber", 1, kFloats)
+struct Huber {
+  double delta, curvature;
+  explicit constexpr Huber(const double* params) : delta(params[0]), curvature(params[1]) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    const V line = V(curvature * delta) * (abs(x) - V(0.5 * delta));
+    return select(abs(x) > V(delta), line, V(0.5 * curvature) * x * x);
+  }
+};
 PERIGEE_FORMULA(Threshold, "threshold", 1, kFloats)
 struct Threshold {
   double limit, value;

@@ -1,5 +1,7 @@
 // Losses. Elementwise ones are compositions. cross_entropy and nll_loss have fused forms that also return what their
 // derivatives need.
+#include <cmath>
+
 #include "tensor/ops/all.h"
 #include "tensor/ops/loss_rules.h"
 
@@ -26,21 +28,25 @@ std::vector<Var> weighted(const Rule& c, const Var& loss) {
 std::vector<Var> decompose_mse(Rule& c) { return weighted(c, call<"square">(difference(c))); }
 std::vector<Var> decompose_l1(Rule& c) { return weighted(c, call<"abs">(difference(c))); }
 
+Var huber(const Var& x, double delta, double curvature) {
+  return call<"huber">(x, {{"delta", delta}, {"curvature", curvature}});
+}
+// The slope of the square, which ends where the line begins.
+Var huber_grad(Vjp& c) {
+  const double curvature = c.attr<double>("curvature"), most = curvature * c.attr<double>("delta");
+  return c.dy() * call<"clamp">(c.in(0) * curvature, -most, most);
+}
+
 std::vector<Var> decompose_huber(Rule& c) {
-  const Var d = difference(c), size = call<"abs">(d);
-  const double delta = c.attr<double>("delta");
-  const Var far = (size - Var(0.5 * delta)) * Var(delta);
-  Var loss = call<"where">(call<"le">(size, Var(delta)), call<"square">(d) * Var(0.5), far);
+  Var loss = huber(difference(c), c.attr<double>("delta"), 1);
   if (c.has(2)) loss = loss * c.in(2);
   return {reduced(c, loss)};
 }
 
 std::vector<Var> decompose_smooth_l1(Rule& c) {
-  const double beta = c.attr<double>("beta");
-  const Var d = difference(c), size = call<"abs">(d);
-  if (beta == 0) return {reduced(c, size)};
-  return {reduced(
-      c, call<"where">(call<"lt">(size, Var(beta)), call<"square">(d) * Var(0.5 / beta), size - Var(0.5 * beta)))};
+  const double beta = c.attr<double>("beta"), curvature = 1 / beta;
+  const Var d = difference(c);
+  return {reduced(c, std::isfinite(curvature) ? huber(d, beta, curvature) : call<"abs">(d))};
 }
 
 // p t log(1 + exp(-x)) + (1 - t) log(1 + exp(x)), where p is the weight of positives, which may be absent. Both
@@ -331,6 +337,16 @@ void add_loss_ops(Registry& r) {
        .infer = infer_elementwise,
        .decompose = decompose_smooth_l1,
        .traits = kWidens},
+      {.name = "huber",
+       .doc = "curvature / 2 x^2 where |x| <= delta, continued by lines.",
+       .example = "return pg.huber_loss(pg.tensor({1, 2}), pg.tensor({1, 4}))",
+       .inputs = {{"x", kAnyDType, Arity::kOne, 0.2, 0.9}},
+       .attrs = {{"delta", AttrKind::kFloat, 1.0, "where the lines begin"},
+                 {"curvature", AttrKind::kFloat, 1.0, "the second derivative at 0"}},
+       .result = Result::kFloat,
+       .vjp = {huber_grad},
+       .vjp_uses = "x",
+       .traits = kPointwise | kHidden},
       {.name = "binary_cross_entropy_with_logits",
        .doc = "-(p t log(sigmoid(x)) + (1 - t) log(1 - sigmoid(x))) times weight, reduced, without overflow; p is "
               "pos_weight. target has the shape of x, but for dims of size 1; the factors broadcast to x.",

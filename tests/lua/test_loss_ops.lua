@@ -66,3 +66,31 @@ t.test("reductions", function()
   t.error_contains(function() return pg.mse_loss(x, y, {reduction = "average"}) end, "mse_loss: bad argument 'reduction'")
   t.error_contains(function() return pg.mse_loss(x, pg.zeros(2)) end, "mse_loss: bad argument 'target'")
 end)
+
+t.test("squares end in lines, whose slope is exact", function()
+  local d = {-1e30, -7, -0.3, 0, 1e-15, 0.3, 1, 7, 1 / 0, 0 / 0}
+  for _, dtype in ipairs{"float32", "float64"} do
+    local x, zero = pg.tensor(d, {dtype = dtype}), pg.zeros({#d}, {dtype = dtype})
+    local function both(f)
+      local leaf = x:detach():attach_grad()
+      local loss
+      pg.record(function()
+        loss = f(leaf, zero)
+        return loss:sum()
+      end):backward()
+      return loss:detach(), leaf.grad
+    end
+    for _, delta in ipairs{0.1, 0.3, 1, 3, 1e-30, 1e30, 1 / 0} do
+      local loss, slope = both(function(a, b) return pg.huber_loss(a, b, {reduction = "none", delta = delta}) end)
+      local size = x:abs()
+      t.equal(slope, x:clamp(-delta, delta), "slope of huber_loss")
+      t.close(loss, pg.where(size:gt(delta), (size - delta / 2) * delta, x:square() / 2), {rtol = 1e-6, atol = 0})
+    end
+    for _, beta in ipairs{0.1, 0.3, 1, 3, 1e-30, 1e-320, 0} do
+      local loss, slope = both(function(a, b) return pg.smooth_l1_loss(a, b, {reduction = "none", beta = beta}) end)
+      local size = x:abs()
+      t.close(loss, pg.where(size:ge(beta), size - beta / 2, x * (x / math.max(beta, 1e-300)) / 2), {rtol = 1e-6, atol = 0})
+      t.equal(pg.where(size:ge(beta), slope, x:sign()), x:sign(), "slope of smooth_l1_loss")
+    end
+  end
+end)

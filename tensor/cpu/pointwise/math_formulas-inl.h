@@ -29,6 +29,7 @@ PERIGEE_VECTOR(log1p)
 PERIGEE_VECTOR(tanh)
 PERIGEE_VECTOR(erf)
 PERIGEE_VECTOR(erfc)
+PERIGEE_VECTOR(erfinv)
 PERIGEE_VECTOR(sin)
 PERIGEE_VECTOR(cos)
 PERIGEE_VECTOR(tan)
@@ -51,13 +52,6 @@ PERIGEE_LIBRARY(hypot)
 PERIGEE_LIBRARY(pow)
 #undef PERIGEE_LIBRARY
 
-template <class D>
-HWY_INLINE Lanes<D> erfinv(Lanes<D> x) {
-  if constexpr (elementary::kIsFloat32<D>)
-    return verfinv(D(), x.v);
-  else
-    return or_by_lane(D(), hn::FirstN(D(), 0), x.v, scalar::Erfinv(), x.v);
-}
 template <class D>
 HWY_INLINE Lanes<D> fmod(Lanes<D> x, Lanes<D> y) {
   return vfmod(D(), x.v, y.v);
