@@ -205,7 +205,7 @@ function reference.softshrink(x, attrs)
 end
 function reference.huber(x, attrs)
   local a = dd.abs(x)
-  return a.high > attrs.delta and (a - attrs.delta / 2) * (attrs.curvature * attrs.delta) or x * x * (attrs.curvature / 2)
+  return a.high > attrs.delta and (a - attrs.delta / 2) * attrs.slope or x * x * (attrs.slope / attrs.delta / 2)
 end
 reference.leaky_relu = rectified(function(x, attrs) return x * attrs.negative_slope end)
 reference.relu = rectified(function() return new(0) end)

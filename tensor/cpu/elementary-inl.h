@@ -52,12 +52,13 @@ HWY_INLINE hn::Vec<D> exp_below(D d, hn::Vec<D> x) {
     return sleef_exp(d, x);
 }
 
-// The polynomial with these coefficients, that of the highest power first, at x. Their number is odd. Even and odd
-// powers of the high terms do not wait for each other; the low terms, which count in the last place, round once each.
+// The polynomial with these coefficients, that of the highest power first, at x. They are odd in number, at least 7.
+// Even and odd powers of the high terms do not wait for each other; the low terms, which count in the last place, round
+// once each.
 template <class D, class V = hn::Vec<D>, size_t n>
 HWY_INLINE V polynomial_of(D d, V x, const double (&c)[n]) {
   constexpr size_t kHigh = n - 4;
-  static_assert(kHigh % 2 == 1);
+  static_assert(n >= 7 && n % 2 == 1);
   const V x2 = hn::Mul(x, x);
   V even = hn::Set(d, c[0]), odd = hn::Set(d, c[1]);
   for (size_t k = 2; k + 1 < kHigh; k += 2) {
@@ -94,8 +95,8 @@ HWY_INLINE V times_normal(D d, V x) {
   }
 }
 
-// As verfinv. For double there are three polynomials, in w up to 6.25, and in its square root up to 4 and up to 6.01,
-// that of the last number before 1.
+// As verfinv. For double there are three polynomials: in w up to 6.25, and in its square root up to 4 and up to 6.01,
+// which is that of the last number before 1. Each variable is counted from about the middle of its range.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V erfinv(D d, V x) {
   if constexpr (kIsFloat32<D>) {

@@ -118,12 +118,13 @@ struct Hardshrink {
 };
 PERIGEE_FORMULA(Huber, "huber", 1, kFloats)
 struct Huber {
-  double delta, curvature;
-  explicit constexpr Huber(const double* params) : delta(params[0]), curvature(params[1]) {}
+  double delta, slope, half;
+  explicit constexpr Huber(const double* params)
+      : delta(params[0]), slope(params[1]), half(slope == delta ? 0.5 : 0.5 * slope / delta) {}
   template <class V>
   PERIGEE_FORMULA_INLINE V operator()(V x) const {
-    const V line = V(curvature * delta) * (abs(x) - V(0.5 * delta));
-    return select(abs(x) > V(delta), line, V(0.5 * curvature) * x * x);
+    const V line = V(slope) * (abs(x) - V(0.5 * delta));
+    return select(abs(x) > V(delta), line, V(half) * x * x);
   }
 };
 PERIGEE_FORMULA(Threshold, "threshold", 1, kFloats)

@@ -28,25 +28,25 @@ std::vector<Var> weighted(const Rule& c, const Var& loss) {
 std::vector<Var> decompose_mse(Rule& c) { return weighted(c, call<"square">(difference(c))); }
 std::vector<Var> decompose_l1(Rule& c) { return weighted(c, call<"abs">(difference(c))); }
 
-Var huber(const Var& x, double delta, double curvature) {
-  return call<"huber">(x, {{"delta", delta}, {"curvature", curvature}});
-}
-// The slope of the square, which ends where the line begins.
+Var huber(const Var& x, double delta, double slope) { return call<"huber">(x, {{"delta", delta}, {"slope", slope}}); }
 Var huber_grad(Vjp& c) {
-  const double curvature = c.attr<double>("curvature"), most = curvature * c.attr<double>("delta");
-  return c.dy() * call<"clamp">(c.in(0) * curvature, -most, most);
+  const double delta = c.attr<double>("delta"), slope = c.attr<double>("slope");
+  return c.dy() * call<"clamp">(slope == delta ? c.in(0) : c.in(0) * (slope / delta), -slope, slope);
 }
 
 std::vector<Var> decompose_huber(Rule& c) {
-  Var loss = huber(difference(c), c.attr<double>("delta"), 1);
+  const double delta = c.attr<double>("delta");
+  Var loss = huber(difference(c), delta, delta);
   if (c.has(2)) loss = loss * c.in(2);
   return {reduced(c, loss)};
 }
 
+// Without the square where 1 / beta is too large for the dtype that computes.
 std::vector<Var> decompose_smooth_l1(Rule& c) {
-  const double beta = c.attr<double>("beta"), curvature = 1 / beta;
+  const double beta = c.attr<double>("beta");
   const Var d = difference(c);
-  return {reduced(c, std::isfinite(curvature) ? huber(d, beta, curvature) : call<"abs">(d))};
+  const bool bends = std::isfinite(d.dtype() == DType::kFloat64 ? 1 / beta : float(1 / beta));
+  return {reduced(c, bends ? huber(d, beta, 1) : call<"abs">(d))};
 }
 
 // p t log(1 + exp(-x)) + (1 - t) log(1 + exp(x)), where p is the weight of positives, which may be absent. Both
@@ -330,7 +330,7 @@ void add_loss_ops(Registry& r) {
        .decompose = decompose_huber,
        .traits = kWidens},
       {.name = "smooth_l1_loss",
-       .doc = "d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, with d = x - target, reduced.",
+       .doc = "d^2 / (2 beta) where |d| <= beta, else |d| - beta / 2, with d = x - target, reduced.",
        .example = "return pg.smooth_l1_loss(pg.tensor({1, 2}), pg.tensor({1, 4}))",
        .inputs = {{"x", kNumeric, Arity::kOne, 0.5, 0.9}, {"target", kNumeric, Arity::kOne, 0.1, 0.4}},
        .attrs = {kHow, {"beta", AttrKind::kFloat, 1.0, "where the square ends", false, 0}},
@@ -338,11 +338,11 @@ void add_loss_ops(Registry& r) {
        .decompose = decompose_smooth_l1,
        .traits = kWidens},
       {.name = "huber",
-       .doc = "curvature / 2 x^2 where |x| <= delta, continued by lines.",
+       .doc = "slope / delta x^2 / 2 where |x| <= delta, else slope (|x| - delta / 2).",
        .example = "return pg.huber_loss(pg.tensor({1, 2}), pg.tensor({1, 4}))",
        .inputs = {{"x", kAnyDType, Arity::kOne, 0.2, 0.9}},
        .attrs = {{"delta", AttrKind::kFloat, 1.0, "where the lines begin"},
-                 {"curvature", AttrKind::kFloat, 1.0, "the second derivative at 0"}},
+                 {"slope", AttrKind::kFloat, 1.0, "of the lines"}},
        .result = Result::kFloat,
        .vjp = {huber_grad},
        .vjp_uses = "x",

@@ -76,7 +76,7 @@ Var clamp_max_grad(Vjp& c) {
 // v / (x^2 + y^2) of the inputs x and y, which are scaled so that their squares neither underflow nor overflow; 0 where
 // both are 0. The result does not depend on the scale, so no gradient flows to it.
 Var over_squares(Vjp& c, const Var& v) {
-  // The larger of |x| and |y|. Either of them may be a number, which no call of its own may turn into a tensor.
+  // The larger of |x| and |y|. One may be a number, of which abs would make a tensor on the CPU.
   const Var size = call<"maximum">(call<"maximum">(c.in(0), c.in(1)), -call<"minimum">(c.in(0), c.in(1)));
   const Var plain = call<"logical_or">(call<"eq">(size, 0.0), call<"isinf">(size));
   const Var scale = call<"detach">(call<"where">(plain, 1.0, size));

@@ -86,11 +86,16 @@ t.test("squares end in lines, whose slope is exact", function()
       t.equal(slope, x:clamp(-delta, delta), "slope of huber_loss")
       t.close(loss, pg.where(size:gt(delta), (size - delta / 2) * delta, x:square() / 2), {rtol = 1e-6, atol = 0})
     end
-    for _, beta in ipairs{0.1, 0.3, 1, 3, 1e-30, 1e-320, 0} do
+    for _, beta in ipairs{0.1, 0.3, 1, 3, 49, 1e-5, 1e30, 1e-30, 1e-39, 1e-45, 1e-300, 1e-320, 0, 1 / 0} do
       local loss, slope = both(function(a, b) return pg.smooth_l1_loss(a, b, {reduction = "none", beta = beta}) end)
-      local size = x:abs()
-      t.close(loss, pg.where(size:ge(beta), size - beta / 2, x * (x / math.max(beta, 1e-300)) / 2), {rtol = 1e-6, atol = 0})
-      t.equal(pg.where(size:ge(beta), slope, x:sign()), x:sign(), "slope of smooth_l1_loss")
+      local size, finite = x:abs(), x:isfinite()
+      local square = x * (x / math.max(beta, dtype == "float64" and 1e-300 or 1e-30)) / 2
+      local expected = pg.where(size:gt(beta), size - math.min(beta, 1e300) / 2, square)
+      t.close(pg.where(finite, loss, 0), pg.where(finite, expected, 0), {rtol = 1e-6, atol = 1e-38})
+      local inner = beta == 1 / 0 and 0 * x or (x:to("float64") / math.max(beta, 1e-300)):to(dtype)
+      expected = pg.where(size:gt(beta), x:sign(), inner)
+      t.close(pg.where(finite, slope, 0), pg.where(finite, expected, 0), {rtol = 1e-6, atol = 0})
+      t.equal(pg.where(size:gt(beta), slope, x:sign()), x:sign(), "slope of smooth_l1_loss")
     end
   end
 end)

@@ -94,9 +94,9 @@ void ternary_span(int64_t n, void* out, const void* const* in, uint32_t scalars,
   kLoops[scalars](n, out, in, params);
 }
 
-// The sanitizers' checks make the compiler take minutes for formulas that are inlined ten times each.
+// With a sanitizer's checks GCC takes minutes for formulas that are inlined ten times each.
 #undef PERIGEE_INLINE_FORMULA
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define PERIGEE_INLINE_FORMULA HWY_NOINLINE
 #else
 #define PERIGEE_INLINE_FORMULA HWY_INLINE

@@ -407,7 +407,7 @@ class LevelCompiler {
     const int32_t held = value.operands[k];
     ChainOp op = form.by_operand[k];
     Step step;
-    std::copy(value.params, value.params + 2, step.params);
+    std::copy(value.params, value.params + kMaxSpanParams, step.params);
     int others = 0;
     for (int j = 0; j < form.operands; ++j) {
       if (j == k) continue;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/dtype.h"
 
 namespace pg::cpu {
@@ -76,7 +77,7 @@ struct Step {
   int32_t a = 0, b = 0;                     // entries of the table of addresses
   int32_t a_mask = -1, b_mask = -1;         // 0: the operand's address stays for all blocks
   bool a_scalar = false, b_scalar = false;  // one element for all
-  double params[2] = {};                    // the op's attributes
+  double params[kMaxSpanParams] = {};       // the op's attributes
 };
 
 // Sets the code of a step. Its other fields must be set.
