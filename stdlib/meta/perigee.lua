@@ -2312,7 +2312,7 @@ function Tensor:sin() end
 ---@return perigee.Tensor out
 function Tensor:sinh() end
 
----d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, with d = x - target, reduced.
+---d^2 / (2 beta) where |d| <= beta, else |d| - beta / 2, with d = x - target, reduced.
 ---@param target perigee.Tensor
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum
 ---@param beta? number where the square ends
@@ -8133,7 +8133,7 @@ function pg.sin(x) end
 ---@return perigee.Tensor out
 function pg.sinh(x) end
 
----d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, with d = x - target, reduced.
+---d^2 / (2 beta) where |d| <= beta, else |d| - beta / 2, with d = x - target, reduced.
 ---@param x perigee.Tensor
 ---@param target perigee.Tensor
 ---@param reduction? "none"|"mean"|"sum" none, mean or sum

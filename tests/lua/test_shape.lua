@@ -265,3 +265,36 @@ t.test("repeat_interleave reads counts from a tensor", function()
   t.bad_argument(function() return pg.ones(3):repeat_interleave(pg.ones(3)) end, "repeat_interleave", "repeats")
   t.bad_argument(function() return pg.ones(3):repeat_interleave(counts:reshape(3, 1)) end, "repeat_interleave", "repeats")
 end)
+
+-- Element (i, j, k, …) of the result is that of the argument, for rows of every short length, whole and in parts.
+t.test("copies of short rows", function()
+  t.skip_in("gcstress", "large tensors")
+  for _, dtype in ipairs{"uint8", "float16", "float32", "float64"} do
+    for row = 1, 10 do
+      for _, rows in ipairs{1, 3, 1000, t.takes_all() and 20001 or 7001} do
+        local n = row * rows
+        local index = pg.range(0, n - 1, {dtype = "int64"})
+        local flat = index:remainder(251):to(dtype)
+        local i, k = index:floor_divide(row), index:remainder(row)
+        local function check(got, at, what)
+          t.check(got:reshape(-1):to("int64"):eq(at:remainder(251)):all():item(),
+                  ("%s of %s, %d rows of %d"):format(what, dtype, rows, row))
+        end
+        check(flat:reshape(row, rows):t():contiguous(), k * rows + i, "transposition")
+        check(flat:narrow(1, 1, rows):repeat_interleave(row), i, "repetition")
+        check(flat:reshape(rows, row):flip(2), i * row + (row - 1 - k), "flip of rows")
+        check(flat:reshape(rows, row):flip(1), (rows - 1 - i) * row + k, "flip of columns")
+        check(flat:reshape(rows, row):roll(1, 2), i * row + (k + row - 1):remainder(row), "roll")
+        local wide = pg.zeros({rows, row + 3}, {dtype = dtype})
+        wide[{{}, {2, row + 1}}] = flat:reshape(rows, row)
+        check(wide:narrow(2, 2, row), i * row + k, "assignment")
+        t.check(wide:narrow(2, 1, 1):eq(0):all():item() and wide:narrow(2, row + 2, 2):eq(0):all():item(), "beside it")
+        local deep = pg.range(0, 6 * n - 1, {dtype = "int64"})
+        local c, a = deep:floor_divide(2 * n), deep:remainder(2 * n):floor_divide(n)
+        local b, e = deep:remainder(n):floor_divide(row), deep:remainder(row)
+        local moved = deep:remainder(251):to(dtype):reshape(2, rows, 3, row):permute(3, 1, 2, 4)
+        check(moved:contiguous(), ((a * rows + b) * 3 + c) * row + e, "permutation")
+      end
+    end
+  end
+end)

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "tensor/cpu/fill/dropout.h"
@@ -334,21 +335,24 @@ void bernoulli_kernel(const KernelArgs& a) {
 // One row of weights in double precision, after the checks.
 struct Weights {
   WorkVector<double> w;
-  double sum = 0;
   int64_t nonzero = 0;
 
   void read(const View& p, int64_t row, int64_t choices) {
     w.resize(size_t(choices));
-    sum = 0, nonzero = 0;
-    Poller poll;
-    for (int64_t i = 0; i < choices; ++i, poll()) {
-      const double v = load_number(p.dtype(), p.as<char>() + (row * choices + i) * size_of(p.dtype()));
-      if (!(v >= 0) || std::isinf(v))
+    cpu::convert(p.dtype(), p.as<char>() + row * choices * size_of(p.dtype()), DType::kFloat64, w.data(), choices);
+    nonzero = 0;
+    bool valid = true;
+    in_polled_blocks(choices, 1 << 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const double v = w[size_t(i)];
+        valid &= v >= 0 && v <= std::numeric_limits<double>::max();
+        nonzero += v > 0;
+      }
+    });
+    if (valid) return;
+    for (int64_t i = 0; i < choices; ++i)
+      if (const double v = w[size_t(i)]; !(v >= 0) || std::isinf(v))
         bad_argument("multinomial", "p", "finite weights of at least 0", fmt::format("{} at element {}", v, i + 1));
-      w[size_t(i)] = v;
-      sum += v;
-      nonzero += v > 0;
-    }
   }
 };
 
@@ -388,7 +392,7 @@ void multinomial_kernel(const KernelArgs& a) {
   Weights weights;
   for (int64_t row = 0; row < rows; ++row) {
     weights.read(p, row, choices);
-    if (weights.sum == 0 || (!replacement && weights.nonzero < n))
+    if (weights.nonzero < (replacement ? 1 : n))
       bad_argument("multinomial", "p", fmt::format("at least {} weights above 0 in a row", replacement ? 1 : n),
                    std::to_string(weights.nonzero));
   }

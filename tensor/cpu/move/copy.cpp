@@ -96,6 +96,37 @@ void copy_row(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t 
   }
 }
 
+constexpr int64_t kShortRow = 8;
+
+// Copies `count` rows of `row` elements, 2 to kShortRow.
+template <class T, int64_t kRow = 2>
+void copy_short_rows(int64_t row, int64_t count, const T* from, int64_t from_row, int64_t from_step, T* to,
+                     int64_t to_row, int64_t to_step) {
+  if constexpr (kRow < kShortRow)
+    if (row > kRow) return copy_short_rows<T, kRow + 1>(row, count, from, from_row, from_step, to, to_row, to_step);
+  for (int64_t i = 0; i < count; ++i, from += from_row, to += to_row)
+    for (int64_t k = 0; k < kRow; ++k) to[k * to_step] = from[k * from_step];
+}
+
+// Copies planes of the two innermost dims, whose rows are short. Tasks are ranges of rows.
+template <class T>
+void copy_planes(const Layout& l, const T* from, T* to) {
+  const int inner = l.rank - 1, outer = l.rank - 2;
+  const int64_t row = l.size[inner], count = l.size[outer];
+  int64_t total = 1;
+  for (int i = 0; i < inner; ++i) total *= l.size[i];
+  parallel_for(total, kParallelBytes / (row * int64_t(sizeof(T))), [&](int64_t begin, int64_t end) {
+    Walk walk(l, outer, begin / count);
+    int64_t at = begin % count;
+    for (int64_t left = end - begin; left > 0; walk.next(), at = 0) {
+      const int64_t n = std::min(count - at, left);
+      copy_short_rows(row, n, from + walk.from + at * l.from[outer], l.from[outer], l.from[inner],
+                      to + walk.to + at * l.to[outer], l.to[outer], l.to[inner]);
+      left -= n;
+    }
+  });
+}
+
 // Copies rows of the innermost dim. Tasks are ranges of elements, so one long row is shared out too.
 template <class T>
 void copy_rows(const Layout& l, const T* from, T* to) {
@@ -159,6 +190,7 @@ void copy_layout(const Layout& l, const void* from, void* to) {
   if (l.to[inner] == 1 && magnitude(l.from[inner]) > 1)
     for (int i = 0; i < inner; ++i)
       if (l.from[i] == 1) return copy_transposed(l, i, source, target);
+  if (l.rank > 1 && l.size[inner] <= kShortRow) return copy_planes(l, source, target);
   copy_rows(l, source, target);
 }
 

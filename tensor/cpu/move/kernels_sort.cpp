@@ -256,24 +256,30 @@ void bincount_kernel(const KernelArgs& a) {
   const int64_t n = x.numel(), base = a.attr<int64_t>("index_base");
   WorkVector<int64_t> labels(static_cast<size_t>(n));
   convert(x.dtype(), x.data, DType::kInt64, labels.data(), n);
-  int64_t size = a.attr<int64_t>("minlength");
+  int64_t low = base, high = base - 1;
+  in_polled_blocks(n, 1 << 20, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      low = std::min(low, labels[size_t(i)]), high = std::max(high, labels[size_t(i)]);
+  });
+  constexpr int64_t kMost = int64_t(1) << 40;
+  if (low < base || high - base >= kMost) {
+    const auto bad = [&](int64_t label) { return label < base || label - base >= kMost; };
+    const auto at = std::find_if(labels.begin(), labels.end(), bad);
+    bad_argument(a.op.name, "x", *at < base ? fmt::format("labels from {} on", base) : "labels below 2^40",
+                 fmt::format("{} at position {}", *at, at - labels.begin() + 1));
+  }
+  const View out = a.allocate(0, {std::max(a.attr<int64_t>("minlength"), high - base + 1)});
+  zero_bytes(out.data, out.numel() * size_of(out.dtype()));
+  if (!weights) {
+    int64_t* const counts = out.as<int64_t>();
+    in_polled_blocks(n, 1 << 20, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) ++counts[labels[size_t(i)] - base];
+    });
+    return;
+  }
   Poller poll;
   for (int64_t i = 0; i < n; ++i, poll()) {
-    if (labels[size_t(i)] < base)
-      bad_argument(a.op.name, "x", fmt::format("labels from {} on", base),
-                   fmt::format("{} at position {}", labels[size_t(i)], i + 1));
-    if (labels[size_t(i)] - base >= (int64_t(1) << 40))
-      bad_argument(a.op.name, "x", "labels below 2^40", fmt::format("{} at position {}", labels[size_t(i)], i + 1));
-    size = std::max(size, labels[size_t(i)] - base + 1);
-  }
-  const View out = a.allocate(0, {size});
-  zero_bytes(out.data, size * size_of(out.dtype()));
-  for (int64_t i = 0; i < n; ++i, poll()) {
     const int64_t bin = labels[size_t(i)] - base;
-    if (!weights) {
-      ++out.as<int64_t>()[bin];
-      continue;
-    }
     const double w = load_number(weights.dtype(), weights.as<char>() + i * size_of(weights.dtype()));
     if (out.dtype() == DType::kFloat32)
       out.as<float>()[bin] += float(w);
