@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 
@@ -226,6 +227,10 @@ bool upper_halves_in_use() {
 }  // namespace
 
 TEST_CASE("native: chains leave the upper halves of vector registers clear") {
+  if (std::getenv("PERIGEE_SANITIZED")) {  // which clear the marks of a function's stack by vectors when it returns
+    MESSAGE("skipped: the sanitizers use vectors themselves");
+    return;
+  }
   for (uint32_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     std::vector<Step> steps = RandomChain(seed, 20).steps;

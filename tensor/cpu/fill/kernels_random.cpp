@@ -390,14 +390,15 @@ void multinomial_kernel(const KernelArgs& a) {
   const bool replacement = a.attr<bool>("replacement");
   const int64_t choices = p.size(p.rank() - 1), rows = p.numel() / choices, words = replacement ? n : choices;
   Weights weights;
-  for (int64_t row = 0; row < rows; ++row) {
+  Poller poll;  // for rows that are too short to poll themselves
+  for (int64_t row = 0; row < rows; ++row, poll(choices)) {
     weights.read(p, row, choices);
     if (weights.nonzero < (replacement ? 1 : n))
       bad_argument("multinomial", "p", fmt::format("at least {} weights above 0 in a row", replacement ? 1 : n),
                    std::to_string(weights.nonzero));
   }
   const WorkVector<uint64_t> random = bits(key_of(a), rows * words);
-  for (int64_t row = 0; row < rows; ++row) {
+  for (int64_t row = 0; row < rows; ++row, poll(choices + words)) {
     weights.read(p, row, choices);
     (replacement ? draw_with_replacement : draw_without_replacement)(weights, random.data() + row * words, n, base,
                                                                      out.as<int64_t>() + row * n);

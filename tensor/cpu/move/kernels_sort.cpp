@@ -257,7 +257,7 @@ void bincount_kernel(const KernelArgs& a) {
   WorkVector<int64_t> labels(static_cast<size_t>(n));
   convert(x.dtype(), x.data, DType::kInt64, labels.data(), n);
   int64_t low = base, high = base - 1;
-  in_polled_blocks(n, 1 << 20, [&](int64_t begin, int64_t end) {
+  in_polled_blocks(n, 1 << 16, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       low = std::min(low, labels[size_t(i)]), high = std::max(high, labels[size_t(i)]);
   });
@@ -272,7 +272,7 @@ void bincount_kernel(const KernelArgs& a) {
   zero_bytes(out.data, out.numel() * size_of(out.dtype()));
   if (!weights) {
     int64_t* const counts = out.as<int64_t>();
-    in_polled_blocks(n, 1 << 20, [&](int64_t begin, int64_t end) {
+    in_polled_blocks(n, 1 << 16, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) ++counts[labels[size_t(i)] - base];
     });
     return;
