@@ -145,6 +145,7 @@ local prelude = [[
 local pg, ffi = ...
 local T = function(v) return pg.full({2}, v, {dtype = "float64"}) end
 local num = function(v) if type(v) == "number" then return v end return 2 end
+local limit = function(v) return v < 3 and v or 3 end  -- no NaN: LuaJIT's compiled loops would then take one step
 local function make(n) return function(v) return v * n end end
 local Base = {inherited = 2}; Base.__index = Base
 local Net = setmetatable({}, {__index = Base}); Net.__index = Net
@@ -226,7 +227,7 @@ local function grammar(random, pick)
     function(d) return "if " .. number(1) .. " > " .. random(4) .. " then " .. statement(d) .. " else "
       .. statement(d) .. " end" end,
     function(d) return "if " .. pick(numbers) .. " then " .. statement(d) .. " end" end,
-    function(d) return "for i = 1, math.min(3, " .. leaf() .. ") do " .. statement(d) .. " y = y + i end" end,
+    function(d) return "for i = 1, limit(" .. leaf() .. ") do " .. statement(d) .. " y = y + i end" end,
     function() return "for _, v in pairs(" .. pick{"o.cfg", "o.empty", "a", "up_tab"} .. ") do y = y + num(v) end" end,
     function() return "for i, w in ipairs(o.ws) do y = y + w * i end" end,
     function(d) return "do local ok, e = pcall(function() " .. statement(d) .. " if " .. number(1)
