@@ -36,8 +36,8 @@ void conv_forward(const ConvShape& s, const T* x, const T* w, const T* bias, boo
 // of jobs calls may be longer where each of them reads large weights for a small plane.
 int64_t image_shares(DType type, const ConvShape& s);
 
-// Whether a convolution of float32, or of bfloat16 by tiles, is fastest on images (N, spatial..., C), into which it may
-// have to reorder its image.
+// Whether a convolution of float32, or of bfloat16 by a unit of the CPU, is fastest on images (N, spatial..., C), into
+// which it may have to reorder its image.
 bool conv_forward_prefers_channels_last(const ConvShape& s, bool reorders);
 
 // dx = the gradient with respect to the input. It is also the forward pass of a transposed convolution.

@@ -13,7 +13,7 @@ namespace {
 using Share = ConvLast::Share;
 
 constexpr int64_t kMacsPerShare = 1 << 19;  // less work than this does not repay a call of its own
-constexpr int64_t kGainOfSmall = 4;         // of tiles, where a call takes some tens of microseconds
+constexpr int64_t kGainOfSmall = 4;         // of bfloat16, where a call takes some tens of microseconds
 constexpr int64_t kMacsPerElement = 8;      // that take as long as to read or write one
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -81,7 +81,7 @@ std::vector<std::vector<Share>> cuts(DType type, const ConvShape& s) {
   const int64_t weights = s.oc * (s.ic / s.groups) * s.taps(), image = s.oc * s.out_plane();
   const int64_t most = s.n > 2 ? std::clamp<int64_t>(s.n, 4, 16) : weights <= image ? 4 : 2;
   const int64_t elements = weights + s.n * (s.ic * s.in_plane() + s.oc * s.out_plane());
-  const int64_t macs = s.macs() / std::min(tiles_gain(type, s), kGainOfSmall);
+  const int64_t macs = s.macs() / std::min(bfloat16_gain(type, s), kGainOfSmall);
   const int64_t wanted = std::clamp<int64_t>((macs + kMacsPerElement * elements) / kMacsPerShare, 1, most);
   const int64_t parts = s.n == 1 ? int64_t(std::bit_floor(uint64_t(wanted))) : wanted;  // the same strips in all layers
   const int64_t calls = s.macs() / kOneDnnMacsPerCall;

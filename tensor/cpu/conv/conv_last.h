@@ -1,5 +1,5 @@
-// Convolutions of images (N, spatial..., C) by oneDNN, split over the thread pool: of float32 and, with the tiles of
-// AMX, of bfloat16.
+// Convolutions of images (N, spatial..., C) by oneDNN, split over the thread pool: of float32, and of bfloat16
+// where the CPU multiplies it.
 #pragma once
 #include <cstddef>
 #include <memory>

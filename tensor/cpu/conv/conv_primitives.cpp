@@ -20,7 +20,7 @@ namespace pg::cpu {
 namespace {
 
 // A call of oneDNN takes about a millisecond, because it can be neither interrupted nor suspended.
-int64_t macs_per_call(DType type, const ConvShape& s) { return (int64_t(1) << 26) * tiles_gain(type, s); }
+int64_t macs_per_call(DType type, const ConvShape& s) { return (int64_t(1) << 26) * bfloat16_gain(type, s); }
 // From this size of a plane on, a call for one image costs far more than a pass over the weights.
 constexpr int64_t kLargePlane = 256;
 
@@ -100,9 +100,7 @@ bool weights_by_channels(const ConvShape& s, const T* x, const T* dy, float* dw)
 
 bool is_depthwise(const ConvShape& s) { return s.groups >= 8 && s.ic == s.groups && s.oc == s.groups; }
 
-bool has_primitives(DType type) {
-  return type == DType::kFloat32 || (type == DType::kBFloat16 && bf16_unit() == Bf16Unit::kTiles);
-}
+bool has_primitives(DType type) { return type == DType::kFloat32 || (type == DType::kBFloat16 && multiplies_bf16()); }
 
 bool prefers_last(DType type, const ConvShape& s) {
   if (type == DType::kBFloat16) return s.groups == 1;

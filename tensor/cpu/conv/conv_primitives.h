@@ -1,5 +1,5 @@
-// Large convolutions by oneDNN, of images (N, C, spatial...) and split over the thread pool: of float32 and, with the
-// tiles of AMX, of bfloat16.
+// Large convolutions by oneDNN, of images (N, C, spatial...) and split over the thread pool: of float32, and of
+// bfloat16 where the CPU multiplies it.
 #pragma once
 #include <cstdint>
 

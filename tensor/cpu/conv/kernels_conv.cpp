@@ -21,15 +21,15 @@ namespace {
 
 using namespace cpu::conv_arguments;
 
-// Whether tiles of bfloat16 compute the part.
-bool by_tiles(const KernelArgs& args, const cpu::ConvShape& s, cpu::ConvPart part) {
+// Whether the library computes the part in bfloat16.
+bool in_bfloat16(const KernelArgs& args, const cpu::ConvShape& s, cpu::ConvPart part) {
   return all_of_type(DType::kBFloat16, args) && cpu::has_primitives(DType::kBFloat16) &&
          cpu::prefers_primitive(s, part);
 }
 
 void convolve(const KernelArgs& args, bool relu) {
   const cpu::ConvShape s = conv_shape(args, args.in[0].shape(), args.in[1].shape(), args.out[0].shape());
-  if (by_tiles(args, s, cpu::ConvPart::kForward)) {
+  if (in_bfloat16(args, s, cpu::ConvPart::kForward)) {
     const Input<float> bias(args.in[2], DType::kFloat32);
     const auto *x = args.in[0].as<BFloat16>(), *w = args.in[1].as<BFloat16>();
     if (cpu::primitive_forward(s, x, w, bias.data(), relu, args.out[0].as<BFloat16>())) return;
@@ -68,7 +68,7 @@ std::unique_ptr<const PreparedKernel> prepare_conv_by_weight(const KernelArgs& a
 
 void conv_by_input(const KernelArgs& args) {
   const cpu::ConvShape s = conv_shape(args, args.out[0].shape(), args.in[1].shape(), args.in[0].shape());
-  if (by_tiles(args, s, cpu::ConvPart::kInputGradient) &&
+  if (in_bfloat16(args, s, cpu::ConvPart::kInputGradient) &&
       cpu::primitive_backward_data(s, args.in[0].as<BFloat16>(), args.in[1].as<BFloat16>(), args.out[0].as<BFloat16>()))
     return;
   compute<2>(args, [&](const auto* dy, const auto* w, auto* dx) { cpu::conv_backward_data(s, dy, w, dx); });
@@ -76,7 +76,7 @@ void conv_by_input(const KernelArgs& args) {
 
 void conv_by_weight(const KernelArgs& args) {
   const cpu::ConvShape s = conv_shape(args, args.in[0].shape(), args.out[0].shape(), args.in[1].shape());
-  if (by_tiles(args, s, cpu::ConvPart::kWeightGradient)) {
+  if (in_bfloat16(args, s, cpu::ConvPart::kWeightGradient)) {
     const auto *x = args.in[0].as<BFloat16>(), *dy = args.in[1].as<BFloat16>();
     if (cpu::prefers_unfolded(s)) return cpu::unfolded_backward_weights(s, false, x, dy, args.out[0].as<BFloat16>());
     Output<float> dw(args.out[0], DType::kFloat32);

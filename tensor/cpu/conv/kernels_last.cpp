@@ -63,7 +63,7 @@ cpu::ConvShape shape_of_by_weight(const KernelArgs& args) {
   return conv_shape(args, channels_first(args.in[0].shape()), args.out[0].shape(), channels_first(args.in[1].shape()));
 }
 
-// The gradients are oneDNN's for tiles of bfloat16, and others between copies.
+// The gradients are oneDNN's for bfloat16, and others between copies.
 bool has_gradients(const KernelArgs& args) {
   return all_of_type(DType::kBFloat16, args) && cpu::has_primitives(DType::kBFloat16);
 }

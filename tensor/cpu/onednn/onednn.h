@@ -19,11 +19,11 @@ struct ConvShape;
 // The most work for one call, because a call cannot be interrupted: about a tenth of a second on one core.
 inline constexpr int64_t kOneDnnMacsPerCall = int64_t(1) << 32;
 
-// About how many times as fast as float32 the tiles of bfloat16 are. Channels in groups mostly do not run on tiles.
-int64_t tiles_gain(DType type, const ConvShape& s);
+// About how many times as fast as float32 the unit of bfloat16 is. Channels in groups mostly do not run on it.
+int64_t bfloat16_gain(DType type, const ConvShape& s);
 
 // Images and weights are float32 or bfloat16, as `type` says; biases and gradients of weights are float32, and so are
-// sums. bfloat16 needs the tiles of AMX (bf16_unit), which treat subnormal numbers as 0.
+// sums. bfloat16 needs a unit (multiplies_bf16), which treats subnormal numbers as 0.
 
 // Convolutions of `images` images; s.n is not used. Arguments and results have plain layouts. The library chooses its
 // own layouts, and reorders are part of the call. Returns false, with nothing written, where the library has no

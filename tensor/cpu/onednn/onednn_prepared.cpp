@@ -2,6 +2,7 @@
 #include <atomic>
 #include <unordered_map>
 
+#include "tensor/cpu/gemm/bf16.h"
 #include "tensor/cpu/isa.h"
 #include "tensor/cpu/onednn/onednn.h"
 #include "tensor/cpu/onednn/onednn_common.h"
@@ -151,7 +152,10 @@ std::unique_ptr<const OneDnnPrepared> onednn_prepare_conv_last(DType type, const
   return prepare(type, s, bias, dims);
 }
 
-int64_t tiles_gain(DType type, const ConvShape& s) { return type == DType::kBFloat16 && s.groups == 1 ? 8 : 1; }
+int64_t bfloat16_gain(DType type, const ConvShape& s) {
+  if (type != DType::kBFloat16 || s.groups > 1) return 1;
+  return bf16_unit() == Bf16Unit::kTiles ? 8 : 2;
+}
 
 int onednn_spatial_dims(const ConvShape& s) { return spatial_dims(s); }
 
