@@ -17,6 +17,16 @@ namespace {
 
 template <class I>
 bool all_inside(const I* values, int64_t begin, int64_t end, int64_t low, int64_t high, int64_t negative_low) {
+  constexpr int64_t kLanes = 4;
+  uint64_t farthest[kLanes] = {};  // from low; values below it are far
+  const auto reach = [&](int64_t i, uint64_t& most) {
+    most = std::max(most, uint64_t(int64_t(values[i])) - uint64_t(low));
+  };
+  int64_t next = begin;
+  for (; next + kLanes <= end; next += kLanes)
+    for (int64_t k = 0; k < kLanes; ++k) reach(next + k, farthest[k]);
+  for (; next < end; ++next) reach(next, farthest[0]);
+  if (*std::max_element(farthest, farthest + kLanes) < uint64_t(high - low + 1)) return true;
   bool bad = false;
   for (int64_t i = begin; i < end; ++i) {
     const int64_t v = int64_t(values[i]);
