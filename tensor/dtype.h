@@ -33,6 +33,7 @@ constexpr int size_of(DType t) {
   return sizes[int(t)];
 }
 constexpr bool is_float(DType t) { return t >= DType::kFloat16; }
+constexpr bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 constexpr bool is_integer(DType t) { return t >= DType::kUInt8 && t <= DType::kInt64; }  // false for bool
 const char* name_of(DType t);
 std::optional<DType> dtype_from_name(std::string_view name);
@@ -49,6 +50,8 @@ std::optional<DType> promote_number(DType t, double number);
 
 // The dtype of float results (division, mean, elementary functions) for operands of dtype t.
 constexpr DType float_result(DType t) { return is_float(t) ? t : DType::kFloat32; }
+// The dtype in which kernels compute.
+constexpr DType work_dtype(DType t) { return is_half(t) ? DType::kFloat32 : t; }
 
 template <class T>
 struct TypeTag {

@@ -7,8 +7,6 @@
 namespace pg {
 namespace {
 
-DType work_dtype(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16 ? DType::kFloat32 : t; }
-
 void check(const DivisorCheck& c, std::span<const View> in) {
   if (c.input >= 0) return tile_check(*c.op, in[size_t(c.input)]);
   const Dims strides = contiguous_strides(c.type.shape);

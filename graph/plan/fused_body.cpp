@@ -14,9 +14,6 @@ namespace {
 
 constexpr int64_t kExactInteger = int64_t(1) << 53;  // integers up to this are exact in a double
 
-bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
-DType work_dtype(DType t) { return is_half(t) ? DType::kFloat32 : t; }
-
 class Translator {
  public:
   explicit Translator(const Graph& body) : g_(body) {}

@@ -6,8 +6,6 @@
 
 namespace pg::cpu {
 
-inline bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
-
 inline void to_float(const Half* from, float* to, int64_t n) {
   converter(DType::kFloat16, DType::kFloat32)(n, from, 1, to);
 }

@@ -27,8 +27,6 @@ ConvShape conv_shape(const KernelArgs& a, const Dims& x, const Dims& w, const Di
   return s;
 }
 
-bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
-
 // The arrays of a convolution. One of them is the result.
 struct Arrays {
   View x, w, y;
@@ -110,7 +108,7 @@ void run(const KernelArgs& args, const ConvShape& s, ConvPart part, Arrays v) {
              : convolved_any(stream, s, part, v))
     return;
   throw Error(fmt::format("{}: cuDNN has no algorithm for {} arrays of these shapes", args.op.name,
-                          name_of(is_half(s.dtype) ? DType::kFloat32 : s.dtype)));
+                          name_of(work_dtype(s.dtype))));
 }
 
 // The text of an activation of v. Its parameters are those of the op of its name.

@@ -94,19 +94,19 @@ class Converted {
 inline void run_widened(const KernelArgs& a, KernelFn kernel) {
   Stream& stream = stream_at(a.stream);
   std::deque<Temporary> copies;
-  const auto is_half = [](const View& v) { return v && size_of(v.dtype()) == 2; };
+  const auto has_halves = [](const View& v) { return v && is_half(v.dtype()); };
   SmallVector<View, 8> in(a.in), out(a.out);
   for (View& v : in) {
-    if (!is_half(v)) continue;
+    if (!has_halves(v)) continue;
     const View half = v;
     v = copies.emplace_back(stream, DType::kFloat32, half).view;
     convert_view(stream, half, v);
   }
   for (View& v : out)
-    if (is_half(v)) v = copies.emplace_back(stream, DType::kFloat32, v).view;
+    if (has_halves(v)) v = copies.emplace_back(stream, DType::kFloat32, v).view;
   kernel({a.op, in, out, a.attrs, a.allocate, a.stream, a.place});
   for (size_t i = 0; i < out.size(); ++i)
-    if (is_half(a.out[i])) convert_view(stream, out[i], a.out[i]);
+    if (has_halves(a.out[i])) convert_view(stream, out[i], a.out[i]);
 }
 
 }  // namespace pg::cuda

@@ -112,7 +112,7 @@ void describe(const Plan& plan, const ConvShape& s) {
 }
 
 // Tensor cores read float32 as TF32, which has fewer digits.
-bool may_use_tensor_cores(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
+bool may_use_tensor_cores(DType t) { return is_half(t); }
 
 bool unsupported(cudnnStatus_t status) { return int(status) / 1000 * 1000 == CUDNN_STATUS_NOT_SUPPORTED; }
 

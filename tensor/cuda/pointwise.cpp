@@ -13,8 +13,6 @@ namespace {
 
 using Kind = TileValue::Kind;
 
-bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
-
 class Fused final : public TileKernel {
  public:
   explicit Fused(TileBody body) : body_(std::move(body)) {}
@@ -95,7 +93,7 @@ TileBody body_of(const OpDef& op, std::span<const View> in, DType out) {
   value.kind = Kind::kOp;
   value.op = &op;
   const DType compute = compute_dtype(op, in, out);
-  value.compute = is_half(compute) ? DType::kFloat32 : compute;
+  value.compute = work_dtype(compute);
   value.dtype = value.rounded = op.result == Result::kBool ? DType::kBool : value.compute;
   value.count = int8_t(in.size());
   for (size_t k = 0; k < in.size(); ++k) {
@@ -146,7 +144,7 @@ TileBody one_value(const TileValue& value, DType to) {
   if (value.dtype != to) {
     TileValue converted;
     converted.kind = Kind::kConvert;
-    converted.dtype = converted.rounded = is_half(to) ? DType::kFloat32 : to;
+    converted.dtype = converted.rounded = work_dtype(to);
     converted.count = 1;
     converted.operands[0] = last;
     last = append(body, converted);

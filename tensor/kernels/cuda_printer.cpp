@@ -128,7 +128,7 @@ std::string CudaPrinter::group_stores() const {
 std::string CudaPrinter::line(size_t v) const {
   const TileValue& value = tiles().values[v];
   std::string text = computed(v), check;
-  if (value.dtype == DType::kFloat32 && (value.rounded == DType::kFloat16 || value.rounded == DType::kBFloat16))
+  if (value.dtype == DType::kFloat32 && is_half(value.rounded))
     text = fmt::format("convert_one<float>(convert_one<{}>({}))", type_name(value.rounded), text);
   if (value.kind == Kind::kOp && value.op->has(kRefuses) && is_integer(value.compute))
     check = fmt::format(

@@ -27,8 +27,6 @@ DType compute_dtype(const KernelArgs& args) {
   return t;
 }
 
-constexpr bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
-
 // Position of the first element that satisfies `bad`, or -1.
 template <class T, class Bad>
 int64_t find_element(const View& v, Bad bad) {
@@ -82,7 +80,7 @@ TileBody body_of(const KernelArgs& args, DType compute, const double* params) {
   TileValue op;
   op.kind = TileValue::Kind::kOp;
   op.op = &args.op;
-  op.compute = is_half(compute) ? DType::kFloat32 : compute;
+  op.compute = work_dtype(compute);
   op.dtype = op.rounded = args.op.result == Result::kBool ? DType::kBool : op.compute;
   op.count = int8_t(args.in.size());
   if (args.attrs.size()) std::copy(params, params + kMaxSpanParams, op.params);

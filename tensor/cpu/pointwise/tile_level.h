@@ -15,8 +15,6 @@ namespace pg::cpu {
 inline constexpr int64_t kSingleBytes = 16;          // of a register for one element
 inline constexpr int64_t kRegisterBytes = 24 << 10;  // of the registers of a tile, which stay in the first-level cache
 
-inline bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
-
 // Where a value goes, besides registers, when it is computed.
 struct TileTarget {
   int32_t value;
