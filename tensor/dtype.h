@@ -50,7 +50,7 @@ std::optional<DType> promote_number(DType t, double number);
 
 // The dtype of float results (division, mean, elementary functions) for operands of dtype t.
 constexpr DType float_result(DType t) { return is_float(t) ? t : DType::kFloat32; }
-// The dtype in which kernels compute.
+// The dtype in which kernels of single elements compute.
 constexpr DType work_dtype(DType t) { return is_half(t) ? DType::kFloat32 : t; }
 
 template <class T>

@@ -17,10 +17,13 @@
 #include "tensor/cpu/conv/conv_last.h"
 #include "tensor/cpu/conv/conv_primitives.h"
 #include "tensor/cpu/conv/conv_product.h"
+#include "tensor/cpu/conv/conv_unfolded.h"
 #include "tensor/cpu/conv/winograd.h"
+#include "tensor/cpu/gemm/bf16.h"
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/gemm/gemm_simd.h"
 #include "tensor/cpu/isa.h"
+#include "tensor/cpu/move/copy.h"
 #include "tensor/error.h"
 #include "tensor/memory_account.h"
 #include "tensor/runtime.h"
@@ -69,12 +72,12 @@ const Setting& asked() {
 
 struct Key {
   ConvShape shape;
-  int64_t part;  // a ConvPart; for products kProduct + a ConvPart, or kProductLast
+  int64_t part;  // a ConvPart, or kProduct or kWidened + a ConvPart, or kProductLast
 
   bool operator<(const Key& other) const { return std::memcmp(this, &other, sizeof(Key)) < 0; }
 };
 
-constexpr int64_t kProduct = 3, kProductLast = 6;
+constexpr int64_t kProduct = 3, kProductLast = 6, kWidened = 7;
 
 // Shapes with about as many images share a choice.
 Key key_of(ConvShape s, int64_t part) {
@@ -134,13 +137,17 @@ class TrialArray {
     if (!data_) throw std::bad_alloc();
   }
   // An argument. Its numbers are neither zero nor denormal.
-  explicit TrialArray(int64_t size) : TrialArray(size_t(size) * sizeof(float)) { std::fill_n(get(), size, 0.0625f); }
+  explicit TrialArray(int64_t size) : TrialArray(size_t(size) * sizeof(float)) {
+    std::fill_n(get(), count_ = size, 0.0625f);
+  }
   ~TrialArray() { TrialRuntime::runtime().memory().give(data_, size_); }
   TrialArray(const TrialArray&) = delete;
   TrialArray& operator=(const TrialArray&) = delete;
   float* get() const { return static_cast<float*>(data_); }
+  int64_t count() const { return count_; }
 
  private:
+  int64_t count_ = 0;
   const size_t size_;
   void* const data_;
 };
@@ -153,6 +160,34 @@ class Trial {
       : s_(s), part_(part), x_(s.n * s.ic * s.in_plane()), w_(s.oc * s.ic * s.taps()), y_(s.n * s.oc * s.out_plane()) {}
 
   double direct() const { return part_ == ConvPart::kForward ? direct_last() : direct_first(); }
+
+  // In bfloat16. The arrays hold more than it needs, and half of its elements are 0.
+  double narrow() const {
+    if (part_ == ConvPart::kForward) return direct_last(DType::kBFloat16);
+    const auto *x = as_narrow(x_), *w = as_narrow(w_), *y = as_narrow(y_);
+    const TrialArray result(std::max(x_.count(), w_.count()));
+    auto* const to = reinterpret_cast<BFloat16*>(result.get());
+    bool ok = true;
+    const double time = measured([&] {
+      if (part_ == ConvPart::kInputGradient)
+        ok = ok && primitive_backward_data(s_, y, w, to);
+      else if (prefers_unfolded(s_))
+        unfolded_backward_weights(s_, false, x, y, to);
+      else
+        ok = ok && primitive_backward_weights(s_, x, y, result.get());
+    });
+    return ok ? time : 0;
+  }
+
+  // Of the conversions of all arrays.
+  double widening() const {
+    return measured([&] {
+      for (const TrialArray* array : {&x_, &w_, &y_}) {
+        const TrialArray wide(array->count());
+        convert(DType::kBFloat16, array->get(), DType::kFloat32, wide.get(), array->count());
+      }
+    });
+  }
 
   double direct_first() const {
     return channels_first(primitive_forward<float>, primitive_backward_data<float>, primitive_backward_weights<float>);
@@ -170,8 +205,8 @@ class Trial {
     return measured([&] { conv.run(x_.get(), w_.get(), packed.get(), nullptr, false, y_.get()); });
   }
 
-  double direct_last() const {
-    const auto conv = ConvLast::make(DType::kFloat32, s_, false);
+  double direct_last(DType type = DType::kFloat32) const {
+    const auto conv = ConvLast::make(type, s_, false);
     if (!conv) return 0;
     const TrialArray packed(conv->packed_bytes()), scratch(conv->scratch_bytes());
     if (conv->packed_bytes()) conv->pack(w_.get(), packed.get());
@@ -193,6 +228,8 @@ class Trial {
   }
 
  private:
+  static const BFloat16* as_narrow(const TrialArray& a) { return reinterpret_cast<const BFloat16*>(a.get()); }
+
   // The time of this part by functions with the arguments of conv.h; 0 if one returns false.
   template <class Forward, class Data, class Weights>
   double channels_first(Forward forward, Data data, Weights weights) const {
@@ -289,6 +326,18 @@ bool product_pays(const ConvShape& s, ConvPart part, ImageLayout layout) {
     const Trial trial(shape, part);
     const double direct = last ? trial.direct_last() : trial.direct_first();
     return int(direct == 0 || (last ? trial.product_last() : trial.product_first()) * kWorthwhileProduct < direct);
+  });
+}
+
+bool widening_pays(const ConvShape& s, ConvPart part) {
+  if (bf16_unit() == Bf16Unit::kTiles) return false;
+  const int tile = winograd_tile(s, part);
+  if (tile == 0 || asked()) return tile > 0;
+  return choice(key_of(s, kWidened + int64_t(part)), 0, [&](const ConvShape& shape) {
+    const TrialRuntime runtime;
+    const Trial trial(shape, part);
+    const double narrow = trial.narrow();
+    return int(narrow == 0 || (trial.winograd(tile) + trial.widening()) * kWorthwhile < narrow);
   });
 }
 

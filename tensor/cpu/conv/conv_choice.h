@@ -1,4 +1,4 @@
-// The algorithm of a large float32 convolution, chosen by measurement.
+// The algorithm of a large convolution, chosen by measurement.
 #pragma once
 #include <string>
 
@@ -18,6 +18,11 @@ int winograd_tile(const ConvShape& s, ConvPart part);
 // Whether this part of a convolution is a product of weights and images, which is at least a twentieth faster than the
 // library's kernels. Measured and remembered likewise. Gradients have the channels first.
 bool product_pays(const ConvShape& s, ConvPart part, ImageLayout layout);
+
+// Whether Winograd's algorithm on float32 copies computes this part of a bfloat16 convolution at least a tenth faster
+// than the CPU's unit of bfloat16. Measured and remembered likewise, but for AMX, whose tiles are always faster. Needs
+// a unit.
+bool widening_pays(const ConvShape& s, ConvPart part);
 
 // Returns what is wrong with PERIGEE_CONV, or "".
 std::string conv_choice_error();

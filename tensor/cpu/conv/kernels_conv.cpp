@@ -6,6 +6,7 @@
 
 #include "tensor/cpu/conv/arguments.h"
 #include "tensor/cpu/conv/conv.h"
+#include "tensor/cpu/conv/conv_choice.h"
 #include "tensor/cpu/conv/conv_primitives.h"
 #include "tensor/cpu/conv/conv_unfolded.h"
 #include "tensor/cpu/pointwise/epilogue.h"
@@ -24,7 +25,7 @@ using namespace cpu::conv_arguments;
 // Whether the library computes the part in bfloat16.
 bool in_bfloat16(const KernelArgs& args, const cpu::ConvShape& s, cpu::ConvPart part) {
   return all_of_type(DType::kBFloat16, args) && cpu::has_primitives(DType::kBFloat16) &&
-         cpu::prefers_primitive(s, part);
+         cpu::prefers_primitive(s, part) && !cpu::widening_pays(s, part);
 }
 
 void convolve(const KernelArgs& args, bool relu) {

@@ -103,26 +103,43 @@ class PreparedConvLast final : public PreparedKernel {
   const std::optional<ConvShape> first_;
 };
 
-// Weights that are not packed are transformed in memory of the thread.
+// Weights that are not packed are transformed in memory of the thread. Arrays of bfloat16 are copied to float32.
 class WinogradKernel final : public PreparedKernel {
  public:
-  WinogradKernel(const Winograd& conv, const Finish& finish) : conv_(conv), finish_(finish) {
+  WinogradKernel(DType type, const ConvShape& s, int tile, ImageLayout layout, const Finish& finish)
+      : type_(type), conv_(s, ConvPart::kForward, tile, layout), finish_(finish) {
     packed_input = 1;
     packed_bytes = conv_.packed_bytes();
+    if (type == DType::kFloat32) return;
+    const int64_t x = s.n * s.ic * s.in_plane(), y = s.n * s.oc * s.out_plane();
+    at_y_ = (size_t(x) * sizeof(float) + 63) / 64 * 64;
+    scratch_bytes = at_y_ + size_t(y) * sizeof(float);
   }
-  void run(std::span<const View> in, std::span<const View> out, void*, const void* packed) const override {
-    const float* bias = in[2] ? in[2].as<float>() : nullptr;
-    conv_.run(in[0].as<float>(), in[1].as<float>(), packed, bias, finish_.relu(), out[0].as<float>());
+  void run(std::span<const View> in, std::span<const View> out, void* scratch, const void* packed) const override {
+    const Converted<float> bias(in[2], DType::kFloat32), w(packed ? View() : in[1], DType::kFloat32);
+    const float* x = in[0].as<float>();
+    float* y = out[0].as<float>();
+    if (type_ != DType::kFloat32) {
+      float* const wide = static_cast<float*>(scratch);
+      convert(type_, in[0].data, DType::kFloat32, wide, in[0].numel());
+      x = wide, y = reinterpret_cast<float*>(static_cast<char*>(scratch) + at_y_);
+    }
+    conv_.run(x, w.data(), packed, bias.data(), finish_.relu(), y);
+    if (type_ != DType::kFloat32) convert(DType::kFloat32, y, type_, out[0].data, out[0].numel());
     if (!finish_.relu()) finish_(out);
   }
-  void pack(const View& w, void* packed) const override { conv_.pack(w.as<float>(), packed); }
+  void pack(const View& w, void* packed) const override {
+    conv_.pack(Converted<float>(w, DType::kFloat32).data(), packed);
+  }
   bool packs_like(const PreparedKernel& other) const override {
     const auto* o = dynamic_cast<const WinogradKernel*>(&other);
-    return o && conv_.packs_like(o->conv_);
+    return o && type_ == o->type_ && conv_.packs_like(o->conv_);
   }
 
  private:
+  const DType type_;
   Winograd conv_;
+  size_t at_y_ = 0;
   Finish finish_;
 };
 
@@ -162,12 +179,11 @@ std::unique_ptr<const PreparedKernel> prepare_between_copies(DType type, const C
 
 std::unique_ptr<const PreparedKernel> prepare_conv(DType type, const ConvShape& s, bool bias, bool packs,
                                                    const Finish& finish) {
-  if (type != DType::kFloat32) {
-    if (!packs || !has_primitives(type) || !prefers_primitive(s, ConvPart::kForward)) return nullptr;
-    return prepare_between_copies(type, s, bias, finish);
-  }
+  const bool wide = type == DType::kFloat32;
+  if (!wide && (!packs || !has_primitives(type) || !prefers_primitive(s, ConvPart::kForward))) return nullptr;
+  if (!wide && !widening_pays(s, ConvPart::kForward)) return prepare_between_copies(type, s, bias, finish);
   if (const int tile = packs ? winograd_tile(s, ConvPart::kForward) : 0)
-    return std::make_unique<WinogradKernel>(Winograd(s, ConvPart::kForward, tile, ImageLayout::kChannelsFirst), finish);
+    return std::make_unique<WinogradKernel>(type, s, tile, ImageLayout::kChannelsFirst, finish);
   if (prefers_unpacked(s, ConvPart::kForward)) return nullptr;
   if (auto direct = DirectConv::make(s, ConvPart::kForward))
     return std::make_unique<DirectConvKernel>(std::move(*direct), finish);
@@ -179,12 +195,10 @@ std::unique_ptr<const PreparedKernel> prepare_conv(DType type, const ConvShape& 
 
 std::unique_ptr<const PreparedKernel> prepare_conv_last(DType type, const ConvShape& s, bool bias,
                                                         const Finish& finish) {
-  const bool measured = type == DType::kFloat32;  // tiles of bfloat16 are several times as fast as other algorithms
-  if (const int tile = measured ? winograd_tile(s, ConvPart::kForward) : 0) {
-    const Winograd conv(s, ConvPart::kForward, tile, ImageLayout::kChannelsLast);
-    return std::make_unique<WinogradKernel>(conv, finish);
-  }
-  if (measured && product_pays(s, ConvPart::kForward, ImageLayout::kChannelsLast))
+  const bool wide = type == DType::kFloat32;
+  if (const int tile = wide || widening_pays(s, ConvPart::kForward) ? winograd_tile(s, ConvPart::kForward) : 0)
+    return std::make_unique<WinogradKernel>(type, s, tile, ImageLayout::kChannelsLast, finish);
+  if (wide && product_pays(s, ConvPart::kForward, ImageLayout::kChannelsLast))
     return prepare_linear(s.n * s.out_plane(), s.oc, s.ic, true, finish);
   auto conv = ConvLast::make(type, s, bias);
   if (!conv) return nullptr;

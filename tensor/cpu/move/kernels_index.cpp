@@ -17,8 +17,9 @@ namespace {
 
 template <class I>
 bool all_inside(const I* values, int64_t begin, int64_t end, int64_t low, int64_t high, int64_t negative_low) {
+  // Mostly no value is negative: then the distance from low decides, since that of a lower value wraps around.
   constexpr int64_t kLanes = 4;
-  uint64_t farthest[kLanes] = {};  // from low; values below it are far
+  uint64_t farthest[kLanes] = {};
   const auto reach = [&](int64_t i, uint64_t& most) {
     most = std::max(most, uint64_t(int64_t(values[i])) - uint64_t(low));
   };
@@ -27,7 +28,7 @@ bool all_inside(const I* values, int64_t begin, int64_t end, int64_t low, int64_
     for (int64_t k = 0; k < kLanes; ++k) reach(next + k, farthest[k]);
   for (; next < end; ++next) reach(next, farthest[0]);
   if (*std::max_element(farthest, farthest + kLanes) < uint64_t(high - low + 1)) return true;
-  bool bad = false;
+  bool bad = false;  // the exact test
   for (int64_t i = begin; i < end; ++i) {
     const int64_t v = int64_t(values[i]);
     bad |= v > high || (v < low && (v >= 0 || v < negative_low));
