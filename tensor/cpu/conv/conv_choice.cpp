@@ -161,7 +161,7 @@ class Trial {
 
   double direct() const { return part_ == ConvPart::kForward ? direct_last() : direct_first(); }
 
-  // In bfloat16. The arrays hold more than it needs, and half of its elements are 0.
+  // The time in bfloat16. The arrays hold more than it needs, and half of its elements are 0.
   double narrow() const {
     if (part_ == ConvPart::kForward) return direct_last(DType::kBFloat16);
     const auto *x = as_narrow(x_), *w = as_narrow(w_), *y = as_narrow(y_);
@@ -179,11 +179,11 @@ class Trial {
     return ok ? time : 0;
   }
 
-  // Of the conversions of all arrays.
+  // The time of the conversions of all arrays.
   double widening() const {
     return measured([&] {
       for (const TrialArray* array : {&x_, &w_, &y_}) {
-        const TrialArray wide(array->count());
+        const TrialArray wide(size_t(array->count()) * sizeof(float));
         convert(DType::kBFloat16, array->get(), DType::kFloat32, wide.get(), array->count());
       }
     });
