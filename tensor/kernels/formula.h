@@ -20,6 +20,7 @@ struct FormulaRow {
   bool condition = false;  // the first input is a bool
   bool lanes = true;       // chains have a step for it, which computes on vectors of float
   bool simd = false;       // float32 and float64 are computed on vectors everywhere
+  bool signs = false;      // only the sign changes: float16 and bfloat16 are computed on their bits
 
   constexpr bool on_floats() const { return serves != Serves::kIntegers; }
   constexpr bool on_integers() const { return serves != Serves::kFloats; }

@@ -23,7 +23,7 @@ PERIGEE_BINARY(Heaviside, "heaviside", kNumbers, select(x == V(0), y, select_or_
 PERIGEE_TERNARY(Clamp, "clamp", kNumbers, minimum(maximum(x, y), z))
 PERIGEE_TERNARY(Lerp, "lerp", kFloats,
                 select(abs(z) < V(0.5), x + z * (y - x), y - (y - x) * (V(1) - z)))  // exact ends
-PERIGEE_BINARY(Copysign, "copysign", kFloats, copysign(x, y))
+PERIGEE_BINARY(Copysign, "copysign", kFloats, copysign(x, y), .signs = true)
 
 PERIGEE_BINARY(Eq, "eq", kAll, x == y)
 PERIGEE_BINARY(Ne, "ne", kAll, x != y)
@@ -54,8 +54,8 @@ struct Where {
   }
 };
 
-PERIGEE_UNARY(Neg, "neg", kNumbers, neg(x))
-PERIGEE_UNARY(Abs, "abs", kNumbers, abs(x))
+PERIGEE_UNARY(Neg, "neg", kNumbers, neg(x), .signs = true)
+PERIGEE_UNARY(Abs, "abs", kNumbers, abs(x), .signs = true)
 PERIGEE_UNARY(Sign, "sign", kNumbers, sub(select_or_zero(x > V(0), V(1)), select_or_zero(x < V(0), V(1))))
 PERIGEE_UNARY(Square, "square", kNumbers, mul(x, x))
 PERIGEE_EXPRESSION(Cube, x* x* x, V x)  // not an op: pow with exponent 3

@@ -170,6 +170,26 @@ t.test("half precision computes through float32", function()
   end
 end)
 
+t.test("signs of 16-bit numbers change as in float32", function()
+  for _, dtype in ipairs{"float16", "bfloat16"} do
+    local x = pg.cat{pg.linspace(-3, 3, 1001), pg.tensor{0, -0.0, inf, -inf, 1e-7, -1e-7, 6e4}}:to(dtype)
+    local y, wide = x:flip(1), x:to("float32")
+    local calls = {
+      neg = function(a) return -a end, abs = function(a) return a:abs() end,
+      copysign = function(a, b) return a:copysign(b) end, copysign_number = function(a) return a:copysign(-1) end,
+      of_number = function(a, b) return pg.copysign(2, b) end,
+      strided = function(a) return -a:reshape{16, 63}:t() end,
+      broadcast = function(a, b) return a:reshape{16, 63}:copysign(b[{{1, 16}}]:unsqueeze(2)) end,
+    }
+    for name, f in pairs(calls) do
+      local got, expected = f(x, y), f(wide, wide:flip(1))
+      t.equal(got.dtype, dtype)
+      t.equal(1 / got:to("float32"), 1 / expected, name .. " " .. dtype)  -- 1 / -0 shows the sign
+    end
+    t.equal(pg.tensor({0 / 0}, {dtype = dtype}):neg():isnan(), pg.tensor{true})
+  end
+end)
+
 t.test("conversions truncate, saturate and wrap", function()
   t.equal(pg.tensor{1.9, -1.9, nan, 1e20}:to("int32"), ints({1, -1, 0, 2 ^ 31 - 1}, "int32"))
   t.equal(pg.tensor{-5, 300}:to("uint8"), ints({0, 255}, "uint8"))

@@ -1,7 +1,8 @@
 // The formulas of pointwise ops on scalars and on vectors of floats, compiled once per target. Include after highway.h.
 //
 // Values are scalars, Lanes (a vector of float or double), Mask (which lanes: what comparisons of Lanes return) and
-// Truth (a vector of bools, all bits of a lane; the bool dtype in chains).
+// Truth (a vector of bools, all bits of a lane; the bool dtype in chains). Formulas that only change signs have
+// HalfBits, too.
 #if defined(PERIGEE_FORMULAS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PERIGEE_FORMULAS_INL_H
 #undef PERIGEE_FORMULAS_INL_H
@@ -221,6 +222,16 @@ HWY_INLINE Lanes<D> maximum(Lanes<D> x, Lanes<D> y) {
 template <class D>
 HWY_INLINE Lanes<D> minimum(Lanes<D> x, Lanes<D> y) {
   return select(is_nan(x), x, Lanes<D>(min_or_second(x.v, y.v)));
+}
+
+// A float16 or bfloat16 as an array holds it.
+struct HalfBits {
+  uint16_t bits;
+};
+PERIGEE_FORMULA_INLINE HalfBits neg(HalfBits x) { return {uint16_t(x.bits ^ 0x8000)}; }
+PERIGEE_FORMULA_INLINE HalfBits abs(HalfBits x) { return {uint16_t(x.bits & 0x7fff)}; }
+PERIGEE_FORMULA_INLINE HalfBits copysign(HalfBits x, HalfBits y) {
+  return {uint16_t((x.bits & 0x7fff) | (y.bits & 0x8000))};
 }
 
 struct Basic {

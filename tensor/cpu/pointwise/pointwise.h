@@ -18,7 +18,7 @@ inline constexpr int kMaxSpanParams = 4;
 inline constexpr int64_t kTile = 512;  // elements
 
 struct SpanRow : FormulaRow {
-  SpanFn fn[kDTypeCount] = {};  // by compute dtype; float16 and bfloat16 go through float32
+  SpanFn fn[kDTypeCount] = {};  // by compute dtype; most go through float32 for float16 and bfloat16
   int index = 0;                // see span_at
 };
 

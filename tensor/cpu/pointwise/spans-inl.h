@@ -162,6 +162,8 @@ constexpr SpanRow span_row(int index) {
     out.fn[int(DType::kFloat32)] = span_of<F, row, float>();
     out.fn[int(DType::kFloat64)] = span_of<F, row, double>();
   }
+  if constexpr (row.signs)
+    out.fn[int(DType::kFloat16)] = out.fn[int(DType::kBFloat16)] = span_of<F, row, formulas::HalfBits>();
   if constexpr (row.on_integers()) {
     out.fn[int(DType::kUInt8)] = span_of<F, row, uint8_t>();
     out.fn[int(DType::kInt8)] = span_of<F, row, int8_t>();
