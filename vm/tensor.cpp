@@ -207,6 +207,11 @@ int copy_to(lua_State* L, State& state) {
       value = apply(state.ctx, op_named<"expand_as">(), in, {})[0];
     } else {
       value = expanded(state, value, type.shape);
+      if (value.node() && value.node() == source.node()) {  // x is no second name of a leaf or of a recorded result
+        Value in[1] = {value};
+        value = state.ctx.recording ? apply(state.ctx, op_named<"clone">(), in, make_attrs(op_named<"clone">()))[0]
+                                    : value.detached();
+      }
     }
   }
   rebind_in_place(state, box, std::move(value), "copy_");

@@ -529,3 +529,35 @@ t.test("where a gradient is 0 beside a factor that is not finite, jvp is 0 and s
     if name ~= "x^y" then t.check(second:isfinite():all():item(), name .. ": " .. tostring(second)) end
   end
 end)
+
+t.test("copy_ gives a value, not the leaf or the recorded result that had it", function()
+  local function leaf() return pg.tensor{1, 2, 3}:attach_grad() end
+  local outside = {
+    plain = function(w, x) x:copy_(w) end,
+    paused = function(w, x) pg.record(function() pg.pause(function() x:copy_(w) end) end) end,
+    changed = function(w, x) x:copy_(w):mul_(1) end,
+    recorded = function(w, x)
+      local h = pg.record(function() return w * 1 end)
+      x:copy_(h)
+    end,
+    jitted = function(w, x) pg.jit(function() x:copy_(w) end)() end,
+  }
+  for name, copy in pairs(outside) do
+    local w, x = leaf(), pg.zeros(3)
+    copy(w, x)
+    t.equal(x.requires_grad, false, name)
+    pg.record(function() return w:sum() + (x * x):sum() end):backward()
+    t.equal(w.grad, pg.tensor{1, 1, 1}, name)
+    t.equal(x, pg.tensor{1, 2, 3}, name)
+  end
+  local function square(p)
+    local z = pg.zeros(3)
+    z:copy_(p)
+    z:mul_(z)
+    z[1] = 5
+    return z:sum()
+  end
+  for name, f in pairs{eager = pg.grad(square), jitted = pg.jit(pg.grad(square))} do
+    t.equal(f(pg.tensor{1, 2, 3}), pg.tensor{0, 4, 6}, name)
+  end
+end)
