@@ -95,6 +95,20 @@ HWY_INLINE V times_normal(D d, V x) {
   }
 }
 
+// As vnormal_slope.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V normal_slope(D d, V x) {
+  if constexpr (kIsFloat32<D>) {
+    return vnormal_slope(d, x);
+  } else {
+    const V z = hn::Max(hn::Min(x, hn::Set(d, 40.0)), hn::Set(d, -40.0));  // beyond it the second term is 0
+    const V density =
+        hn::Mul(sleef_exp(d, hn::Mul(hn::Mul(z, z), hn::Set(d, -0.5))), hn::Set(d, 0.39894228040143267794));
+    const V normal = hn::Mul(sleef_erfc(d, hn::Mul(z, hn::Set(d, -0.70710678118654752440))), hn::Set(d, 0.5));
+    return keep_nan<D>(x, hn::MulAdd(z, density, normal));
+  }
+}
+
 // As verfinv. For double there are three polynomials: in w up to 6.25, and in its square root up to 4 and up to 6.01,
 // which is that of the last number before 1. Each variable is counted from about the middle of its range.
 template <class D, class V = hn::Vec<D>>

@@ -121,24 +121,44 @@ HWY_INLINE V verfc(D d, V x) {
   return keep_nan<D>(x, hn::IfThenElse(hn::Lt(a, half), small, tail));
 }
 
-// x times the normal distribution function: max(x, 0) - |x| Q(|x|), which keeps its digits below zero. Q(a) is the
-// upper tail; (a + 3) exp(a^2 / 2) Q(a) is a polynomial in (a - 3) / (a + 3) for a in [0, 14.5], minimax with respect
-// to the relative error. Shepherd and Laframboise, Chebyshev approximation of (1 + 2 x) exp(x^2) erfc(x) (Math. Comp.
-// 36, 1981) use that variable.
+// The parts of Q(a), the upper tail of the normal distribution, for a in [0, 15]: q inverse (1 + p) 2^n, where
+// (1 + p) 2^n = exp(-a^2 / 2) and inverse = 1 / (a + 3). q is a polynomial in (a - 3) / (a + 3), minimax with respect
+// to the relative error up to 14.5. Shepherd and Laframboise, Chebyshev approximation of (1 + 2 x) exp(x^2) erfc(x)
+// (Math. Comp. 36, 1981) use that variable.
+template <class V>
+struct NormalTail {
+  V q, inverse, p, n;
+};
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE NormalTail<V> normal_tail(D d, V a) {
+  const V one = hn::Set(d, 1.0f), half = hn::Set(d, 0.5f), square = hn::Mul(a, a);
+  NormalTail<V> tail;
+  tail.inverse = hn::Div(one, hn::Add(a, hn::Set(d, 3.0f)));
+  tail.q = polynomial(d, hn::MulAdd(tail.inverse, hn::Set(d, -6.0f), one), hn::Set(d, -2.629892842e-04f),
+                      -8.977543912e-04f, 1.074731932e-03f, 6.920006592e-03f, -1.048009284e-02f, -4.725528508e-02f,
+                      2.300194055e-01f, -5.093322992e-01f, 7.290836573e-01f);
+  const V r = reduce_ln2(d, hn::Mul(square, hn::Neg(half)), &tail.n);
+  tail.p = expm1_reduced(d, hn::NegMulAdd(half, product_error(d, a, a, square), r));
+  return tail;
+}
+
+// x times the normal distribution function: max(x, 0) - |x| Q(|x|), which keeps its digits below zero.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vtimes_normal(D d, V x) {
   const V a = hn::Min(hn::Abs(x), hn::Set(d, 14.5f));  // beyond it Q is 0
-  const V one = hn::Set(d, 1.0f), half = hn::Set(d, 0.5f), square = hn::Mul(a, a);
-  const V inverse = hn::Div(one, hn::Add(a, hn::Set(d, 3.0f)));
-  const V g = hn::Mul(hn::Mul(a, inverse),
-                      polynomial(d, hn::MulAdd(inverse, hn::Set(d, -6.0f), one), hn::Set(d, -2.629892842e-04f),
-                                 -8.977543912e-04f, 1.074731932e-03f, 6.920006592e-03f, -1.048009284e-02f,
-                                 -4.725528508e-02f, 2.300194055e-01f, -5.093322992e-01f, 7.290836573e-01f));
-  V n;
-  const V r = reduce_ln2(d, hn::Mul(square, hn::Neg(half)), &n);
-  const V p = expm1_reduced(d, hn::NegMulAdd(half, product_error(d, a, a, square), r));
-  const V tail = scale(d, hn::MulAdd(p, g, g), n);
-  return keep_nan<D>(x, hn::Sub(hn::Max(x, hn::Zero(d)), tail));
+  const auto [q, inverse, p, n] = normal_tail(d, a);
+  const V g = hn::Mul(hn::Mul(a, inverse), q);
+  return keep_nan<D>(x, hn::Sub(hn::Max(x, hn::Zero(d)), scale(d, hn::MulAdd(p, g, g), n)));
+}
+
+// Its derivative, which is Q(a) - a phi(a) below zero and 1 less that above, with a = |x|.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V vnormal_slope(D d, V x) {
+  const V a = hn::Min(hn::Abs(x), hn::Set(d, 15.0f));  // beyond it both are 0
+  const auto [q, inverse, p, n] = normal_tail(d, a);
+  const V g = hn::MulSub(q, inverse, hn::Mul(a, hn::Set(d, 0.39894228f)));
+  const V below = scale(d, hn::MulAdd(p, g, g), n);
+  return keep_nan<D>(x, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), below, hn::Sub(hn::Set(d, 1.0f), below)));
 }
 
 // Giles, Approximating the erfinv function, 2011: x times a polynomial in w = -log(1 - x^2), for large w in its square

@@ -129,6 +129,29 @@ struct Gelu {
     return select_or_zero(x > V(-30), x) / (V(1) + exp(exponent));  // the division keeps NaN
   }
 };
+// Derivatives: of the cotangent x and the op's input y.
+PERIGEE_FORMULA(SiluGrad, "silu_grad", 2, kFloats, PERIGEE_SIMD(600))
+struct SiluGrad {
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x, V y) const {
+    const V s = Sigmoid()(y);
+    return x * (s * (y * (V(1) - s) + V(1)));
+  }
+};
+// The tanh form is y s with s = sigmoid(u), so s + y s (1 - s) u', which does not cancel below zero.
+PERIGEE_FORMULA(GeluGrad, "gelu_grad", 2, kFloats, PERIGEE_SIMD(900))
+struct GeluGrad {
+  bool tanh_form;
+  explicit constexpr GeluGrad(const double* params) : tanh_form(params[0] != 0) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x, V y) const {
+    if (!tanh_form) return x * normal_slope(y);
+    constexpr double k = 2 * 0.79788456080286535588, cubic = 0.044715;
+    const V z = minimum(maximum(y, V(-40)), V(40)), square = z * z;  // beyond these bounds factors are not finite
+    const V s = Sigmoid()(z * (square * V(cubic) + V(1)) * V(k));
+    return x * (s + z * s * (V(1) - s) * ((square * V(3 * cubic) + V(1)) * V(k)));
+  }
+};
 // PERIGEE_LAZY: what scalars above zero need not compute.
 PERIGEE_FORMULA(Elu, "elu", 1, kFloats, PERIGEE_SIMD(400))
 struct Elu {

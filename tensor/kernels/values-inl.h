@@ -264,6 +264,13 @@ template <Scalar T>
 PERIGEE_FORMULA_INLINE T times_normal(T x) {
   return select(x < T(-40), T(0), T(0.5) * x * std::erfc(x * T(-0.70710678118654752440)));
 }
+// Its derivative. Beyond the bounds the second term is 0 in every dtype, and its factors are not finite.
+template <Scalar T>
+PERIGEE_FORMULA_INLINE T normal_slope(T x) {
+  const T z = select(x < T(-40), T(-40), select(x > T(40), T(40), x));
+  const T density = std::exp(z * z * T(-0.5)) * T(0.39894228040143267794);
+  return std::erfc(z * T(-0.70710678118654752440)) * T(0.5) + z * density;  // 1 + erf would cancel below zero
+}
 template <Scalar T>
 PERIGEE_FORMULA_INLINE T copysign(T x, T y) {
   return std::copysign(x, y);

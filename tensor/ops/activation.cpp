@@ -21,6 +21,19 @@ OpDef activation(const char* name, const char* doc, const char* example, std::ve
           .epilogue = epilogue};
 }
 
+// A derivative from the op's input, and its own by that input.
+OpDef derivative(const char* name, const char* doc, std::vector<AttrDef> attrs, GradFn by_dy, GradFn by_x) {
+  return {.name = name,
+          .doc = doc,
+          .example = "return pg.tensor({0, 1}):silu()",
+          .inputs = {{"dy"}, {"x"}},
+          .attrs = std::move(attrs),
+          .result = Result::kFloat,
+          .vjp = {by_dy, by_x},
+          .vjp_uses = "dy x",
+          .traits = kPointwise | kHidden | kWidens};
+}
+
 AttrDef number(const char* name, double fallback, const char* doc) {
   return {.name = name, .kind = AttrKind::kFloat, .fallback = fallback, .doc = doc};
 }
@@ -72,25 +85,22 @@ Var unless_outside(Vjp& c, double low, double high) {
   return call<"where">(mask, 0.0, c.dy());
 }
 
-// d/dx (x Phi(x)) = Phi(x) + x phi(x). The tanh form is x s with s = sigmoid(u), so s + x s (1 - s) u'. Neither cancels
-// below zero, as 1 + erf and 1 + tanh do. Beyond the bounds of x the second term is 0 in every dtype, and its factors
-// are not finite.
-Var gelu_grad(Vjp& c) {
-  const Var x = call<"clamp">(c.in(0), -40.0, 40.0);
-  if (c.attr<std::string>("approximate") == "none") {
-    const Var density = call<"exp">(x * x * -0.5) * 0.39894228040143267794;
-    return c.dy() * (call<"erfc">(x * -0.70710678118654752440) * 0.5 + x * density);
-  }
-  constexpr double k = 2 * 0.79788456080286535588, cubic = 0.044715;
-  const Var x2 = x * x;
-  const Var s = call<"sigmoid">(x * (x2 * cubic + 1.0) * k);
-  const Var slope = (x2 * (3 * cubic) + 1.0) * k;
-  return c.dy() * (s + x * s * (1.0 - s) * slope);
+Var gelu_grad(Vjp& c) { return call<"gelu_grad">(c.dy(), c.in(0), {{"approximate", c.raw("approximate")}}); }
+Var silu_grad(Vjp& c) { return call<"silu_grad">(c.dy(), c.in(0)); }
+
+Var silu_curve(Vjp& c) {
+  const Var x = c.in(1), s = call<"logistic">(x);
+  return c.dy() * c.in(0) * (s * (1.0 - s) * (x * (1.0 - s * 2.0) + 2.0));
 }
 
-Var silu_grad(Vjp& c) {
-  const Var s = call<"logistic">(c.in(0));
-  return c.dy() * (s * (c.in(0) * (1.0 - s) + 1.0));
+// Beyond the bounds of x it is 0 in every dtype.
+Var gelu_curve(Vjp& c) {
+  const Var x = call<"clamp">(c.in(1), -40.0, 40.0), x2 = x * x;
+  if (c.attr<std::string>("approximate") == "none")
+    return c.dy() * c.in(0) * (call<"exp">(x2 * -0.5) * 0.39894228040143267794 * (2.0 - x2));
+  constexpr double k = 2 * 0.79788456080286535588, cubic = 0.044715;
+  const Var s = call<"sigmoid">(x * (x2 * cubic + 1.0) * k), rise = s * (1.0 - s), slope = (x2 * (3 * cubic) + 1.0) * k;
+  return c.dy() * c.in(0) * (rise * (slope * 2.0 + x * (slope * slope * (1.0 - s * 2.0) + x * (6 * cubic * k))));
 }
 
 Var mish_grad(Vjp& c) {
@@ -250,6 +260,11 @@ static void add_rectifiers(Registry& r) {
 }
 
 static void add_smooth(Registry& r) {
+  static const AttrDef approximate = {.name = "approximate",
+                                      .kind = AttrKind::kString,
+                                      .fallback = std::string("none"),
+                                      .doc = "exact, or by tanh",
+                                      .choices = {"none", "tanh"}};
   static const OpDef kRows[] = {
       activation(
           "sigmoid", "1 / (1 + exp(-x)).", "return pg.tensor({0, 1}):sigmoid()", {},
@@ -280,6 +295,9 @@ static void add_smooth(Registry& r) {
       activation("silu", "x sigmoid(x), also known as swish. Elfwing et al., Sigmoid-weighted linear units, 2017.",
                  "return pg.tensor({0, 1}):silu()", {}, silu_grad, "x", -2, 2,
                  [](const AttrReader&) { return Epilogue{"silu"}; }),
+      derivative(
+          "silu_grad", "dy times the derivative of silu at x.", {},
+          [](Vjp& c) { return call<"silu_grad">(c.dy(), c.in(1)); }, silu_curve),
       activation("mish",
                  "x tanh(softplus(x)). Misra, Mish: a self regularized non-monotonic activation function, 2019.",
                  "return pg.tensor({0, 1}):mish()", {}, mish_grad, "x", -2, 2),
@@ -287,16 +305,16 @@ static void add_smooth(Registry& r) {
           "gelu",
           "x times the normal distribution function of x, or its tanh form. Hendrycks and Gimpel, Gaussian error "
           "linear units, 2016.",
-          "return pg.tensor({0, 1}):gelu{approximate = 'tanh'}",
-          {{.name = "approximate",
-            .kind = AttrKind::kString,
-            .fallback = std::string("none"),
-            .doc = "exact, or by tanh",
-            .choices = {"none", "tanh"}}},
-          gelu_grad, "x", -2, 2,
+          "return pg.tensor({0, 1}):gelu{approximate = 'tanh'}", {approximate}, gelu_grad, "x", -2, 2,
           [](const AttrReader& c) {
             return Epilogue{c.attr<std::string>("approximate") == "tanh" ? "gelu_tanh" : "gelu"};
           }),
+      derivative(
+          "gelu_grad", "dy times the derivative of gelu at x.", {approximate},
+          [](Vjp& c) {
+            return call<"gelu_grad">(c.dy(), c.in(1), {{"approximate", c.raw("approximate")}});
+          },
+          gelu_curve),
       activation("softplus", "log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold.",
                  "return pg.tensor({0, 1}):softplus()",
                  {number("beta", 1, "the sharpness"), number("threshold", 20, "where it becomes linear")},
