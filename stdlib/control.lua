@@ -5,26 +5,15 @@ local core = ...
 local args = core.require("support.args")
 local tree = core.require("tree")
 local numbers = core.require("control.numbers")
+local leaves_of = core.require("control.leaves")
 local control = {}
 
 local ipairs, type, select = ipairs, type, select
 local is_tensor, is_plain = core.is_tensor, args.plain
+local leaf_names, same_spec = leaves_of.names, leaves_of.same
 local graphs = core.graphs
 
 -- Leaves -----------------------------------------------------------------------------------------------------------------------
-
--- Names of the leaves in the order of tree.flatten: "states.h", "vars[2].c".
-local function leaf_names(name, spec, names)
-  if not spec then
-    names[#names + 1] = name
-    return names
-  end
-  for _, entry in ipairs(spec) do
-    local key = entry[1]
-    leaf_names(type(key) == "number" and ("%s[%d]"):format(name, key) or name .. "." .. tostring(key), entry[2], names)
-  end
-  return names
-end
 
 -- Returns the tensor of a leaf. A number gets the dtype, if that can hold it.
 local function to_tensor(op, name, leaf, dtype)
@@ -97,15 +86,6 @@ end
 local function unflatten(parts, leaves)
   if parts.empty then return nil end
   return (tree.unflatten(parts.spec, leaves))
-end
-
-local function same_spec(a, b)
-  if not a or not b then return a == b end
-  if #a ~= #b then return false end
-  for i, entry in ipairs(a) do
-    if entry[1] ~= b[i][1] or not same_spec(entry[2], b[i][2]) then return false end
-  end
-  return true
 end
 
 local function describe(parts)

@@ -7,6 +7,7 @@ inspect.interpreted()
 local caches = core.require("hybrid.cache")
 local logs = core.require("hybrid.access_log")
 local place = core.require("hybrid.place")
+local holds_tensors = core.require("control.carried").holds_tensors
 local tree = core.require("tree")
 local cached = {}
 
@@ -24,7 +25,7 @@ local function number_outputs(trace, mark, results, places)
     if core.is_tensor(x) and not outputs[x] and inspect.serial(x) >= mark then outputs[x] = trace:output(x) end
   end
   tree.map(note, results)
-  for _, p in ipairs(places) do note(place.read(p)) end
+  for _, p in ipairs(places) do tree.map(note, place.read(p)) end
   return outputs
 end
 
@@ -37,7 +38,7 @@ local function run_trace(trace, mark, results, places)
     if k then return values[k] end
     return x
   end
-  for _, p in ipairs(places) do place.write(p, value_of(place.read(p))) end
+  for _, p in ipairs(places) do place.write(p, tree.map(value_of, place.read(p))) end
   return tree.map(value_of, results)
 end
 
@@ -45,10 +46,7 @@ end
 local function assigned(w)
   local places = {}
   for _, change in ipairs(w:difference()) do
-    if core.is_tensor(change.after) then
-      places[#places + 1] = change.cell and {cell = change.cell, owner = change.owner, index = change.index, name = change.name}
-        or {node = change.node, key = change.key}
-    end
+    if holds_tensors(change.after) then places[#places + 1] = place.of_change(change) end
   end
   return places
 end

@@ -1,71 +1,16 @@
 -- Runs the flat forms of control.lua inside a trace: the functions are traced as bodies of a node. If a body assigns an
--- outer local or field that held a tensor, the place becomes a carry of the loop, or a result of the branch.
+-- outer local or field that held a tensor or a tree of tensors, the place becomes carries of the loop, or results of the
+-- branch (control/carried.lua).
 local core = ...
 local inspect = core.introspect
 inspect.interpreted()
 local logs = core.require("hybrid.access_log")
-local place = core.require("hybrid.place")
+local places = core.require("control.carried")
 local numbers = core.require("control.numbers")
 local traced = {}
 
-local ipairs, rawequal, next = ipairs, rawequal, next
-local is_tensor, graphs = core.is_tensor, core.graphs
-
--- Returns the places where the body replaced a tensor by another tensor, and all changes. Raises if it put a tensor in
--- a place that held something else.
-local function assigned_tensors(op, w)
-  local found, changes = {}, w:difference()
-  for _, change in ipairs(changes) do
-    if is_tensor(change.after) then
-      if not is_tensor(change.before) then
-        core.fail(op, "the body assigns a tensor to %s, which held %s before: give it a tensor first (then it is carried from step to step), "
-          .. "or pass it as a state: pg.%s(function(…, states) … return out, states end, …, states)",
-          place.name(place.of_change(change)), place.show(change.before), op == "cond" and "foreach" or op)
-      end
-      found[#found + 1] = place.of_change(change)
-    end
-  end
-  return found, changes
-end
-
-local function key_of(p) return p.cell or p.node end
-
--- Adds to `carried` the places in `more` that it lacks. Returns whether there were any.
-local function add_places(carried, more)
-  local added = false
-  for _, p in ipairs(more) do
-    local known = false
-    for _, q in ipairs(carried) do known = known or (key_of(p) == key_of(q) and p.key == q.key) end
-    if not known then
-      carried[#carried + 1] = p
-      added = true
-    end
-  end
-  return added
-end
-
--- Raises if the condition assigns a tensor. It runs one time more than the body, so the value could not be carried.
-local function check_unassigned(op, w, carried, values)
-  for i, p in ipairs(carried) do
-    if not rawequal(place.read(p), values[i]) then core.fail(op, "the condition assigns %s; do that in the body", place.name(p)) end
-  end
-  for _, change in ipairs(w:difference()) do
-    local p = place.of_change(change)
-    if is_tensor(change.after) and add_places({unpack(carried)}, {p}) then
-      core.fail(op, "the condition assigns %s; do that in the body", place.name(p))
-    end
-  end
-end
-
-local function read_all(places)
-  local values = {}
-  for i, p in ipairs(places) do values[i] = place.read(p) end
-  return values
-end
-
-local function write_all(places, values, count)
-  for i = 1, count do place.write(places[i], values[i]) end
-end
+local ipairs, next = ipairs, next
+local graphs = core.graphs
 
 local function joined(a, b)
   local out = {}
@@ -78,12 +23,6 @@ local function cut(list, first, last)
   local out = {}
   for i = first, last do out[#out + 1] = list[i] end
   return out
-end
-
-local function names_of(places)
-  local names = {}
-  for i, p in ipairs(places) do names[i] = place.name(p) end
-  return names
 end
 
 -- Wraps f for C, which turns errors into text: an error of another type is stored in `keep`, from which raise takes it.
@@ -114,36 +53,36 @@ end
 -- Traces the loop once. Returns nil if the body assigned places that are not carried yet, which are added to `carried`,
 -- or gave back weak states with another dtype, which replace l.carries.
 local function try_loop(l, w, carried, home)
-  local own, before, changes, again, wanted = #l.carries, read_all(carried), nil, false, nil
-  local count = own + #carried
+  local own, before, changes, again, wanted = #l.carries, places.before(l.op, w, carried), nil, false, nil
+  local count = own + #before
   local function step(i, items, states)
-    write_all(carried, cut(states, own + 1, count), count - own)
+    places.write(carried, cut(states, own + 1, count))
     if home ~= "cpu" then i = i:to(home) end
     local new, outs = logs.run(w, l.step, i, items, cut(states, 1, own))
     local assigned
-    assigned, changes = assigned_tensors(l.op, w)
-    again = add_places(carried, assigned)
+    assigned, changes = places.assigned(l.op, w)
+    again = places.add(carried, assigned)
     wanted = next(l.weak) and numbers.wanted(l.weak, l.carries, new, l.tried)
     if again or wanted and numbers.can_adopt(l, wanted) then
       again = true
       return nil
     end
-    return joined(new, read_all(carried)), outs
+    return joined(new, places.read(l.op, carried)), outs
   end
   local function cond(states)
-    write_all(carried, cut(states, own + 1, count), count - own)
+    places.write(carried, cut(states, own + 1, count))
     local flag = logs.run(w, l.cond, cut(states, 1, own))
-    check_unassigned(l.op, w, carried, cut(states, own + 1, count))
+    places.check_kept(l.op, w, carried)
     return flag
   end
   local form = {}
   for key, value in pairs(l) do form[key] = value end
   local keep = {}
   form.step, form.cond = errors_kept(keep, step), errors_kept(keep, l.cond and cond)
-  form.carries, form.carry_names = joined(l.carries, before), joined(l.carry_names, names_of(carried))
+  form.carries, form.carry_names = joined(l.carries, before), joined(l.carry_names, places.names(carried))
   local ok, finals, stacks, steps = xpcall(core.trace_loop, core.keep_traceback, form, form.slices, form.carries)  -- the lists show C which symbols it gets
   if not ok then
-    write_all(carried, before, #before)
+    places.restore(carried)
     raise(keep, finals)
   end
   if again then
@@ -151,7 +90,7 @@ local function try_loop(l, w, carried, home)
     if wanted then l.carries = numbers.adopt(l, wanted) end
     return nil
   end
-  write_all(carried, cut(finals, own + 1, count), count - own)
+  places.write(carried, cut(finals, own + 1, count))
   return cut(finals, 1, own), stacks, home == "cpu" and steps or steps:to(home)
 end
 
@@ -178,18 +117,19 @@ function traced.carry_types(l)
 end
 
 local function try_branch(b, w, carried)
-  local before, again, changes = read_all(carried), false, nil
+  local again, changes = false, nil
+  places.before(b.op, w, carried)
   local counts, branches, keep = {}, {}, {}
   for i = 1, 2 do
     branches[i] = function()
-      write_all(carried, before, #before)
+      places.restore(carried)
       local results = logs.run(w, b.branches[i])
       if i == 2 then again, results = b.join() end
       counts[i] = #results
       local assigned
-      assigned, changes = assigned_tensors(b.op, w)
-      local values = read_all(carried)
-      if add_places(carried, assigned) or again then
+      assigned, changes = places.assigned(b.op, w)
+      local values = places.read(b.op, carried)
+      if places.add(carried, assigned) or again then
         again = true
         return nil
       end
@@ -198,17 +138,17 @@ local function try_branch(b, w, carried)
     end
     branches[i] = errors_kept(keep, branches[i])
   end
-  local function names() return joined(b.names(), names_of(carried)) end
+  local function names() return joined(b.names(), places.names(carried)) end
   local ok, results = xpcall(core.trace_branch, core.keep_traceback, {op = b.op, pred = b.pred, branches = branches, names = names}, b.pred)
   if not ok then
-    write_all(carried, before, #before)
+    places.restore(carried)
     raise(keep, results)
   end
   if again then
     logs.roll_back(w, changes)
     return nil
   end
-  write_all(carried, cut(results, counts[1] + 1, #results), #carried)
+  places.write(carried, cut(results, counts[1] + 1, #results))
   return cut(results, 1, counts[1])
 end
 

@@ -14,7 +14,7 @@ local interpret = core.require("hybrid.interpret")
 local place = core.require("hybrid.place")
 local log = {}
 
-local rawget, rawset, type, next, ipairs = rawget, rawset, type, next, ipairs
+local rawget, rawset, rawequal, type, next, ipairs = rawget, rawset, rawequal, type, next, ipairs
 local raw_metatable, cell_of, kind_of, serial = inspect.raw_metatable, inspect.cell, inspect.kind, inspect.serial
 local own_fields, none = library.own_fields, {}
 
@@ -357,6 +357,20 @@ local function read_deeply(w, t, whole, open)
   w:metatable(t, meta)
   w:entries(t)
   for _, value in next, t do if type(value) == "table" then read_deeply(w, value, whole, open) end end
+end
+
+--- log:keep(p, value): a branch or loop that assigns the place may also leave it as it was. If it holds the value from
+--- before the call, that counts as read, so that a hit fetches it from the place.
+function Log:keep(p, value)
+  if self.parent then self.parent:keep(p, value) end
+  local own = p.cell and self.cells[p.cell] or p.node and self.node_of[p.node.table]
+  local written = own and (p.cell and own or own.written and own.written[p.key])
+  if not written or written.before == nil or not rawequal(written.before, value) then return end
+  if not written.read then
+    written.read = true
+    add_place(self, p.cell and own or {node = own, key = p.key, value = value})
+  end
+  if type(value) == "table" then read_deeply(self, value, false, {}) end
 end
 
 -- Fields of tensors and FFI values ------------------------------------------------------------------------------------------------------
