@@ -20,6 +20,7 @@ function template.new(options)
   options.outputs, options.output_of = 0, {}
   options.boxes, options.box_index = {}, {}      -- tensors from before the trace
   options.tables, options.table_of = {}, {}      -- tables made inside the trace
+  options.moved = {}                             -- tables from before the trace, as values
   options.assignments, options.deliveries, options.result_list = {}, {}, {}
   options.argument_of = {}
   return setmetatable(options, Template)
@@ -35,7 +36,11 @@ local function table_of(self, t)
   local known = self.table_of[t]
   if known then return known end
   local node = self.log.node_of[t]
-  if node then return {kind = "node", node = node} end
+  if node then
+    local moved = {kind = "node", node = node, index = #self.moved + 1}
+    self.moved[moved.index], self.table_of[t] = moved, moved
+    return moved
+  end
   if library.owns(t) then return {kind = "constant", value = t} end
   if inspect.raw_metatable(t) ~= nil then
     self.problem = self.problem or "it makes an object that stays reachable"
@@ -137,11 +142,11 @@ end
 -- Code -----------------------------------------------------------------------------------------------------------------------
 
 -- Names of values in generated code: locals in small entries, fields of the tables R and V in large ones.
-local small_names = {output = "r%d", box = "v%d", table = "t%d"}
-local large_names = {output = "R[%d]", box = "V[%d]", table = "V.t%d"}
+local small_names = {output = "r%d", box = "v%d", table = "t%d", node = "n%d"}
+local large_names = {output = "R[%d]", box = "V[%d]", table = "V.t%d", node = "V.n%d"}
 
 local function expression(names, v)
-  if v.kind == "node" then return place.node_address(v.node) end
+  if v.kind == "node" and not v.node.by_path then return place.node_address(v.node) end
   if v.kind ~= "constant" then return {}, names[v.kind]:format(v.index) end
   local text = place.literal(v.value)
   if text then return {}, text end
@@ -208,13 +213,19 @@ local function delivery_item(names, d)
   return {refs = refs, text = "$" .. #refs .. "(" .. text .. ")"}
 end
 
--- Returns the statements in the order in which they must run. Old tensors are fetched first, since assignments may
--- replace them.
+-- Returns the statements in the order in which they must run. Old tensors, and old tables that are found by their path,
+-- are fetched first, since assignments may replace them.
 local function statements(self, names, declare)
   local items = {}
   for i, x in ipairs(self.boxes) do
     local fetch = self.fetch_of(x)
     items[#items + 1] = {refs = fetch.refs, text = declare .. names.box:format(i) .. " = " .. fetch.text}
+  end
+  for i, v in ipairs(self.moved) do
+    if v.node.by_path then
+      local refs, text = place.node_address(v.node)
+      items[#items + 1] = {refs = refs, text = declare .. names.node:format(i) .. " = " .. text}
+    end
   end
   for i in ipairs(self.tables) do items[#items + 1] = {refs = {}, text = declare .. names.table:format(i) .. " = {}"} end
   for i, t in ipairs(self.tables) do

@@ -145,6 +145,7 @@ local prelude = [[
 local pg, ffi = ...
 local T = function(v) return pg.full({2}, v, {dtype = "float64"}) end
 local num = function(v) if type(v) == "number" then return v end return 2 end
+local like = function(p, q) return type(p) == "userdata" and p.dtype == q.dtype and table.concat(p.shape, ",") == table.concat(q.shape, ",") end
 local limit = function(v) return v < 3 and v or 3 end  -- no NaN: LuaJIT's compiled loops would then take one step
 local function make(n) return function(v) return v * n end end
 local Base = {inherited = 2}; Base.__index = Base
@@ -171,6 +172,7 @@ local o = setmetatable({n = 1, cfg = {a = 1, b = 2}, list = {1, 2}, key = "a", g
   c = math.floor, f = make(4), op = pg.neg, acts = {pg.abs}, zero = 0, v = 1, big = 2LL,
   w1 = T(2), w2 = T(3), ws = {T(1), T(2)}, child = {w = T(5)}, t1 = {v = 1}, t2 = {v = 1}, e1 = object(1),
     e2 = object(2), empty = {}, meta_list = setmetatable({}, {}), words = {a = "xy"}, s = "ab", names = {"a", "b"},
+  kept = T(1), box = {T(1), {T(2)}}, queue = {{v = 1}, {v = 2}, {v = 3}},
   pair = {first = {v = 1}, second = {v = 1}}, ranks = {p = 1, q = 2},
   obj = setmetatable({k = 2}, {mark = 3, __call = function(p, v) return p.k * v end,
     __tostring = function(p) return ("t"):rep(p.k) end}),
@@ -247,6 +249,9 @@ local function grammar(random, pick)
     function() return "o.state = {y, n = " .. leaf() .. "}" end,
     function() return "if o.state then y = y + o.state[1] * o.state.n end" end,
     function() return "o.w1, o.w2 = o.w2, o.w1" end,
+    function() return "o.t1, o.t2 = o.t2, o.t1" end,
+    function() return "local t = o.pair.first; o.pair.first = o.pair.second; o.pair.second = t" end,
+    function() return "table.insert(o.queue, table.remove(o.queue, 1)); y = y * o.queue[1].v" end,
     function() return "o.t1.v = " .. leaf() .. "; y = y * num(o.t2.v)" end,
     function() return "a.n = " .. leaf() .. "; y = y * num(b.n)" end,
     function() return "o.pair.first.v = num(o.pair.first.v) % 3 + 1; y = y + num(o.pair.second.v)" end,
@@ -261,6 +266,18 @@ local function grammar(random, pick)
         .. " end, function() return y + " .. quiet() .. " end)"
     end,
     function() return "y = pg.loop(2, function(_, q) return q + " .. quiet() .. " end, y)" end,
+    function()
+      return "if like(o.kept, y) then pg.cond(y:sum():gt(" .. quiet() .. "), function() o.kept = y * " .. quiet()
+        .. " end, function() end) end y = y + o.kept"
+    end,
+    function()
+      return "if like(o.box[1], y) then pg.cond(y:sum():gt(" .. quiet() .. "), function() o.box = {y + " .. quiet()
+        .. ", {o.box[1]}} end, function() end) end y = y + o.box[1]"
+    end,
+    function()
+      return "if like(o.kept, y) then pg.loop(y:sum():gt(" .. quiet()
+        .. "):to('int64'), function(i, q) o.kept = y * i return q end, y) end"
+    end,
     function() return "y = y + x:sum() * x:size(1)" end,
     function(d) return "repeat " .. statement(d) .. " if " .. number(0)
       .. " > 1 then break end y = y + 1 until true" end,
