@@ -126,7 +126,8 @@ local function fresh_input(x)
   return core.attach_grad(core.detach(x), "write")
 end
 
-local function map_inputs(argument, op)
+-- Returns the argument with new inputs in place of its floating tensors, and the list of these.
+local function map_inputs(argument)
   local leaves = {}
   local mapped = tree.map(function(x)
     if not core.is_tensor(x) or not x.dtype:find("float") then return x end
@@ -134,8 +135,23 @@ local function map_inputs(argument, op)
     leaves[#leaves + 1] = input
     return input
   end, argument)
-  if #leaves == 0 then core.fail(op, "an argument to differentiate holds no floating tensor") end
   return mapped, leaves
+end
+
+local function refuse_input(op, name, argument) core.arg_error(op, name, "a floating tensor, or a tree that holds one", argument) end
+
+local function shape_text(x) return x:dim() == 0 and "scalar" or table.concat(x.shape, "x") end
+
+-- Raises unless each of the tensors has the shape of its counterpart. A trace leaves that to the ops.
+local function check_shapes(op, name, tensors, like)
+  if core.tracing() then return end
+  for i, x in ipairs(like) do
+    local expected, given = core.is_tensor(x) and shape_text(x), tensors[i]
+    if expected and not core.is_tensor(given) then core.arg_error(op, name, "tensors as leaves", given) end
+    if expected and shape_text(given) ~= expected then
+      core.fail(op, "bad argument '%s' (expected a tensor of shape %s, got %s)", name, expected, shape_text(given))
+    end
+  end
 end
 
 -- Unflattens a list of gradients to the structure of the argument.
@@ -165,7 +181,8 @@ local function value_and_gradients(op, f, argnum, ...)
         core.arg_error(op, "argnum", "argument numbers from 1 to " .. n, k)
       end
       local from = #inputs
-      local mapped, leaves = map_inputs(arguments[k], op)
+      local mapped, leaves = map_inputs(arguments[k])
+      if #leaves == 0 then refuse_input(op, "argument " .. k, arguments[k]) end
       for _, leaf in ipairs(leaves) do inputs[#inputs + 1] = leaf end
       maps[#maps + 1] = {argument = arguments[k], from = from, count = #leaves}
       arguments[k] = mapped
@@ -214,7 +231,7 @@ end
 local function gradients_of(heads, cotangents, inputs, create)
   local used_heads, used_cotangents = {}, {n = 0}
   for i, head in ipairs(heads) do
-    if core.requires_grad(head) then
+    if core.is_tensor(head) and core.requires_grad(head) then
       used_heads[#used_heads + 1] = head
       used_cotangents.n = used_cotangents.n + 1
       used_cotangents[used_cotangents.n] = cotangents[i] or false
@@ -227,8 +244,8 @@ local function gradients_of(heads, cotangents, inputs, create)
   return filled(found, inputs)
 end
 
---- y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument. Raises if dy
---- does not have the structure and shapes of y.
+--- y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument, nil for one that
+--- holds no floating tensor. Raises if dy does not have the structure and shapes of y.
 --- Example: local y, back = pg.vjp(function(x) return x * x end, pg.tensor{1, 2})
 --- return y, back(pg.ones(2))
 function autograd.vjp(f, ...)
@@ -240,23 +257,25 @@ function autograd.vjp(f, ...)
     for k = 1, n do
       originals[k] = arguments[k]
       local from = #inputs
-      local mapped, leaves = map_inputs(arguments[k], "vjp")
+      local mapped, leaves = map_inputs(arguments[k])
       for _, leaf in ipairs(leaves) do inputs[#inputs + 1] = leaf end
       ranges[k] = {from, #leaves}
       arguments[k] = mapped
     end
+    if #inputs == 0 then refuse_input("vjp", "argument 1", arguments[1]) end
     return f(unpack(arguments, 1, n))
   end)
   local heads = tree.flatten(y)
   local function back(dy)
     local cotangents = tree.flatten(dy)
     if #cotangents ~= #heads then core.arg_error("vjp", "dy", #heads .. " cotangents like the result", dy) end
+    check_shapes("vjp", "dy", cotangents, heads)
     local found = gradients_of(heads, cotangents, inputs, core.is_recording())
     local results = {}
     for k = 1, n do
       local list = {}
       for i = 1, ranges[k][2] do list[i] = found[ranges[k][1] + i] end
-      results[k] = like(originals[k], list)
+      if list[1] then results[k] = like(originals[k], list) end
     end
     return unpack(results, 1, n)
   end
@@ -277,16 +296,21 @@ function autograd.jvp(f, primals, tangents)
   in_modes("jvp", function()
     local inputs, arguments = {}, {}
     for k = 1, #primals do
-      local mapped, leaves = map_inputs(primals[k], "jvp")
+      local mapped, leaves = map_inputs(primals[k])
+      if #leaves == 0 then refuse_input("jvp", ("primals[%d]"):format(k), primals[k]) end
       for _, leaf in ipairs(leaves) do inputs[#inputs + 1] = leaf end
       arguments[k] = mapped
     end
-    y = f(unpack(arguments, 1, #arguments))
-    local heads, probes = tree.flatten(y), {}
-    for i, head in ipairs(heads) do probes[i] = core.attach_grad(core.ops.zeros_like(core.detach(head)), "write") end
-    local found = gradients_of(heads, probes, inputs, true)
     local flat = tree.flatten(tangents)
     if #flat ~= #inputs then core.arg_error("jvp", "tangents", #inputs .. " tensors like the primals", tangents) end
+    check_shapes("jvp", "tangents", flat, inputs)
+    y = f(unpack(arguments, 1, #arguments))
+    local heads, probes = tree.flatten(y), {}
+    for i, head in ipairs(heads) do
+      if not core.is_tensor(head) then core.arg_error("jvp", "f", "a function that returns tensors", head) end
+      probes[i] = core.attach_grad(core.ops.zeros_like(core.detach(head)), "write")
+    end
+    local found = gradients_of(heads, probes, inputs, true)
     local through, weights = {}, {}
     for i, g in ipairs(found) do
       if core.requires_grad(g) then
@@ -328,12 +352,12 @@ local function call_function(self, ...)
     end
   end
   local results = {autograd.pause(function() return self.forward(ctx, unpack(arguments, 1, n)) end)}
+  for i = 1, #results do
+    if not core.is_tensor(results[i]) then core.arg_error(self.name, "result " .. i, "a tensor", results[i]) end
+  end
   if not core.graphs.exporting and not core.is_recording() then return unpack(results, 1, #results) end
   local outputs = {}
-  for i, y in ipairs(results) do
-    if not core.is_tensor(y) then core.arg_error(self.name, "result " .. i, "a tensor", y) end
-    outputs[i] = core.alias(core.detach(y))
-  end
+  for i, y in ipairs(results) do outputs[i] = core.alias(core.detach(y)) end
   -- Tensors in ctx are stored on the tape until backward runs: Lua references to them would make cycles.
   local saved, fields = {}, {}
   for key, value in pairs(ctx) do

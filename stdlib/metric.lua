@@ -147,8 +147,17 @@ local function require_rows(self, label, pred, what)
   core.fail(self.name, "bad argument 'preds' (expected a row of %s for each of %d labels, got %s)", what or "probabilities", label:numel(), core.describe(pred))
 end
 
+-- Returns the labels in a list. Raises for those outside of 1..C.
+local function labels_within(self, label, classes)
+  label = class_labels(label):reshape{-1}
+  ops.assert(ops.logical_and(ops.ge(label, 1), ops.le(label, classes)), {message = ("%s: bad argument 'labels' (expected labels from 1 to %d; "
+    .. "classes count from 1: write labels + 1)"):format(self.name, classes)})
+  return label
+end
+
 --- pg.metric.Accuracy({axis = 2}): the share of correct predictions. pred holds class indices (in the shape of labels),
---- or scores with the classes along axis. Raises if labels and predictions differ in number.
+--- or scores with the classes along axis. Raises if labels and predictions differ in number, or for a label that is no
+--- class of the scores.
 --- Example: local metric = pg.metric.Accuracy()
 --- metric:update(pg.tensor({1, 2}, {dtype = "int64"}), pg.tensor{{0.9, 0.1}, {0.8, 0.2}})
 --- return metric:get()
@@ -156,13 +165,16 @@ local Accuracy = define("Accuracy", "accuracy", {"axis"}, {axis = 2})
 
 function Accuracy:measure(label, pred)
   require_order(self, label, pred)
-  if not same_shape(label, pred) then pred = ops.argmax(pred, self.axis) end
+  local classes = not same_shape(label, pred) and pred:size(self.axis)
+  if classes then pred = ops.argmax(pred, self.axis) end
   require_count(self, label, pred)
-  local hits = ops.eq(pred:to("int64"):reshape{-1}, label:to("int64"):reshape{-1})
+  local labels = classes and labels_within(self, label, classes) or label:to("int64"):reshape{-1}
+  local hits = ops.eq(pred:to("int64"):reshape{-1}, labels)
   return hits:sum(), label:numel()
 end
 
---- pg.metric.TopKAccuracy(top_k = 1): the share of labels among the top_k highest scores.
+--- pg.metric.TopKAccuracy(top_k = 1): the share of labels among the top_k highest scores. Raises for a label that is no
+--- class.
 --- Example: local metric = pg.metric.TopKAccuracy(2)
 --- metric:update(pg.tensor{1, 3}, pg.tensor{{0.5, 0.3, 0.2}, {0.5, 0.3, 0.2}})
 --- return metric:get()
@@ -179,7 +191,7 @@ function TopKAccuracy:measure(label, pred)
   require_rows(self, label, pred, "scores")
   local classes = pred:size(2)
   local order = ops.argsort(pred, 2, true):narrow(2, 1, math.min(self.top_k, classes))
-  local hits = ops.eq(order, label:to("int64"):reshape{-1, 1})
+  local hits = ops.eq(order, labels_within(self, label, classes):reshape{-1, 1})
   return hits:sum(), label:numel()
 end
 

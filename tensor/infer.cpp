@@ -40,6 +40,15 @@ std::string conversion(uint16_t dtypes) {
   return "";
 }
 
+// Whether bool takes another dtype beside a number. Two bools do not.
+bool is_promoted(const OpDef& op, const InputDef& def, std::span<const Value> inputs) {
+  for (const Value& v : inputs)
+    if (v.defined() && v.is_number())
+      if (const auto dtype = promote_number(DType::kBool, v.number()))
+        return op.has(kPointwise) && accepts(def.dtypes, *dtype);
+  return false;
+}
+
 void check_inputs(const OpDef& op, std::span<const Value> inputs) {
   const Value* first = nullptr;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -54,7 +63,7 @@ void check_inputs(const OpDef& op, std::span<const Value> inputs) {
       if (!fits) bad_argument(op.name, def.name, "a tensor", describe(v));
       continue;
     }
-    if (!accepts(def.dtypes, v.dtype()))
+    if (!accepts(def.dtypes, v.dtype()) && !(v.dtype() == DType::kBool && is_promoted(op, def, inputs)))
       bad_argument(op.name, def.name, "a tensor of " + dtype_list(def.dtypes), describe(v) + conversion(def.dtypes));
     if (first && !(first->device() == v.device()) && !op.has(kBodies))
       bad_argument(op.name, def.name, "a tensor on " + name_of(first->device()) + " like the others",

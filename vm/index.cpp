@@ -96,23 +96,28 @@ class KeyReader {
     add(at, 1, 1, true, from_end ? at - x_.shape()[dim()] : at, 1);
   }
 
-  int64_t whole(int i, const char* what) {
+  // Which positions a place in this dim may have; `what` is "index" or "range".
+  std::string positions(const char* what) {
     const int64_t n = x_.shape()[dim()];
-    const std::string expected = fmt::format("{} from 1 to {} or -{} to -1 in a dim of size {}", what, n, n, n);
+    if (n == 0) return fmt::format("no {} in a dim of size 0", what);
+    return fmt::format("{} {} from 1 to {} or -{} to -1 in a dim of size {}", *what == 'i' ? "an" : "a", what, n, n, n);
+  }
+
+  // Returns the whole number at stack index i, a position or a step.
+  int64_t whole(int i, const char* what) {
+    const double v = lua_type(L_, i) == LUA_TNUMBER ? lua_tonumber(L_, i) : NAN;
+    if (v == std::floor(v) && std::fabs(v) <= 0x1p53) return int64_t(v);
+    const std::string expected = std::string_view(what) == "step" ? "a step of at least 1" : positions(what);
     if (lua_type(L_, i) == LUA_TSTRING)
       bad(expected, describe(L_, state_, i) + "; {} takes all of a dim, as in x[{{}, 1}]");
-    if (lua_type(L_, i) != LUA_TNUMBER) bad(expected, describe_argument(L_, state_, i));
-    const double v = lua_tonumber(L_, i);
-    if (v != std::floor(v) || std::fabs(v) > 0x1p53) bad(expected, describe(L_, state_, i));
-    return int64_t(v);
+    bad(expected, lua_type(L_, i) == LUA_TNUMBER ? describe(L_, state_, i) : describe_argument(L_, state_, i));
   }
 
   int64_t position(int i) {
-    const int64_t n = x_.shape()[dim()], v = whole(i, "an index");
+    const int64_t n = x_.shape()[dim()], v = whole(i, "index");
     const int64_t at = v > 0 ? v - 1 : n + v;
     if (v == 0 || at < 0 || at >= n)
-      bad(fmt::format("an index from 1 to {} or -{} to -1 in a dim of size {}", n, n, n),
-          fmt::format("{}{}", v, v == 0 ? "; positions count from 1" : ""));
+      bad(positions("index"), fmt::format("{}{}", v, v == 0 ? "; positions count from 1" : ""));
     return at;
   }
 
@@ -125,8 +130,8 @@ class KeyReader {
       bad("a range {first, last} or {first, last, step}", fmt::format("a table of {}", count));
     for (int k = 1; k <= count; ++k) lua_rawgeti(L_, i, k);
     const int at = lua_gettop(L_) - count;
-    const int64_t a = whole(at + 1, "a range"), b = whole(at + 2, "a range");
-    const int64_t step = count == 3 ? whole(at + 3, "a step") : 1;
+    const int64_t a = whole(at + 1, "range"), b = whole(at + 2, "range");
+    const int64_t step = count == 3 ? whole(at + 3, "step") : 1;
     lua_pop(L_, count);
     const int64_t first = a < 0 ? n + a + 1 : a, last = b < 0 ? n + b + 1 : b;
     const std::string got = count == 3 ? fmt::format("{{{}, {}, {}}}", a, b, step) : fmt::format("{{{}, {}}}", a, b);
@@ -314,11 +319,18 @@ void detach_views(lua_State* L, State& state, const Value& whole) {
   }
 }
 
+// A 0-dim tensor has no positions; only a mask selects from it.
+bool selects_from_scalar(lua_State* L, State& state, int key) {
+  if (lua_istable(L, key)) return true;
+  Box* box = to_box(L, state, key);
+  return box && box->get().defined() && box->get().dtype() == DType::kBool;
+}
+
 int index_read(lua_State* L, State& state) {
   state.update_modes();
   lua_settop(L, 2);
   const Value x = check_value(L, state, 1, "index", "x");
-  if (x.rank() == 0 && !lua_istable(L, 2))
+  if (x.rank() == 0 && !selects_from_scalar(L, state, 2))
     fail("index", "a 0-dim tensor has no elements to select; x:item() reads its value");
   if (state.trace && state.trace->sees(x)) state.trace->note(x, TypeGuard::kRank, 0, x.rank());
   const Key key = KeyReader(L, state, x).read(2);
@@ -336,7 +348,7 @@ int index_write(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, "index", "x");
   require_value(L, box, 1, "index", "x");
   check_in_place(L, state, box, "index");
-  if (box.get().rank() == 0 && !lua_istable(L, 2))
+  if (box.get().rank() == 0 && !selects_from_scalar(L, state, 2))
     fail("index", "a 0-dim tensor has no elements to assign; use x:fill_(v)");
   if (state.trace && state.trace->sees(box.get())) state.trace->note(box.get(), TypeGuard::kRank, 0, box.get().rank());
   const Key key = KeyReader(L, state, box.get()).read(2);

@@ -2073,12 +2073,12 @@ function Tensor:poisson_nll_loss(target, log_input, full, eps, reduction) end
 ---@overload fun(self: perigee.Tensor, options: {n?: integer}): perigee.Tensor
 function Tensor:polygamma(n) end
 
----x to the power y, with broadcasting. Bool is refused; integers keep their dtype, and a negative exponent of an integer tensor is an error.
+---x to the power y, with broadcasting. Bool tensors are refused, except beside a number; integers keep their dtype, and a negative exponent of an integer tensor is an error.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function Tensor:pow(y) end
 
----x to the power y, with broadcasting. Bool is refused; integers keep their dtype, and a negative exponent of an integer tensor is an error.
+---x to the power y, with broadcasting. Bool tensors are refused, except beside a number; integers keep their dtype, and a negative exponent of an integer tensor is an error.
 ---Another name of pow.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -2417,13 +2417,13 @@ function Tensor:std_mean(dim, correction, keepdim) end
 ---@overload fun(self: perigee.Tensor, n_fft: integer, options: {hop_length?: integer, win_length?: integer, window?: perigee.Tensor, center?: boolean, pad_mode?: "reflect"|"constant"|"replicate", normalized?: boolean, onesided?: boolean}): perigee.Tensor
 function Tensor:stft(n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided) end
 
----x - y, with broadcasting; with alpha x - alpha y. Bool is refused.
+---x - y, with broadcasting; with alpha x - alpha y. Bool tensors are refused, except beside a number.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 ---@overload fun(self: perigee.Tensor, y: perigee.Tensor|number, options: {alpha?: number}): perigee.Tensor
 function Tensor:sub(y) end
 
----x - y, with broadcasting; with alpha x - alpha y. Bool is refused.
+---x - y, with broadcasting; with alpha x - alpha y. Bool tensors are refused, except beside a number.
 ---Another name of sub.
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
@@ -3666,8 +3666,8 @@ function autograd.train_mode(f) end
 ---@return any
 function autograd.value_and_grad(f, argnum) end
 
----y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument. Raises if dy
----does not have the structure and shapes of y.
+---y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument, nil for one that
+---holds no floating tensor. Raises if dy does not have the structure and shapes of y.
 ---@param f any
 ---@param ... any
 ---@return any
@@ -4270,7 +4270,8 @@ function loss.TripletLoss(options) end
 local metric = {}
 
 ---pg.metric.Accuracy({axis = 2}): the share of correct predictions. pred holds class indices (in the shape of labels),
----or scores with the classes along axis. Raises if labels and predictions differ in number.
+---or scores with the classes along axis. Raises if labels and predictions differ in number, or for a label that is no
+---class of the scores.
 ---@param options any
 ---@return any
 function metric.Accuracy(options) end
@@ -4351,7 +4352,8 @@ function metric.Perplexity(options) end
 ---@return any
 function metric.RMSE() end
 
----pg.metric.TopKAccuracy(top_k = 1): the share of labels among the top_k highest scores.
+---pg.metric.TopKAccuracy(top_k = 1): the share of labels among the top_k highest scores. Raises for a label that is no
+---class.
 ---@param top_k any
 ---@return any
 function metric.TopKAccuracy(top_k) end
@@ -7777,13 +7779,13 @@ function pg.poisson_nll_loss(x, target, log_input, full, eps, reduction) end
 ---@overload fun(x: perigee.Tensor|number, options: {n?: integer}): perigee.Tensor
 function pg.polygamma(x, n) end
 
----x to the power y, with broadcasting. Bool is refused; integers keep their dtype, and a negative exponent of an integer tensor is an error.
+---x to the power y, with broadcasting. Bool tensors are refused, except beside a number; integers keep their dtype, and a negative exponent of an integer tensor is an error.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 function pg.pow(x, y) end
 
----x to the power y, with broadcasting. Bool is refused; integers keep their dtype, and a negative exponent of an integer tensor is an error.
+---x to the power y, with broadcasting. Bool tensors are refused, except beside a number; integers keep their dtype, and a negative exponent of an integer tensor is an error.
 ---Another name of pow.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
@@ -8260,14 +8262,14 @@ function pg.std_mean(x, dim, correction, keepdim) end
 ---@overload fun(x: perigee.Tensor, n_fft: integer, options: {hop_length?: integer, win_length?: integer, window?: perigee.Tensor, center?: boolean, pad_mode?: "reflect"|"constant"|"replicate", normalized?: boolean, onesided?: boolean}): perigee.Tensor
 function pg.stft(x, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided) end
 
----x - y, with broadcasting; with alpha x - alpha y. Bool is refused.
+---x - y, with broadcasting; with alpha x - alpha y. Bool tensors are refused, except beside a number.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
 ---@return perigee.Tensor out
 ---@overload fun(x: perigee.Tensor|number, y: perigee.Tensor|number, options: {alpha?: number}): perigee.Tensor
 function pg.sub(x, y) end
 
----x - y, with broadcasting; with alpha x - alpha y. Bool is refused.
+---x - y, with broadcasting; with alpha x - alpha y. Bool tensors are refused, except beside a number.
 ---Another name of sub.
 ---@param x perigee.Tensor|number
 ---@param y perigee.Tensor|number
@@ -8935,8 +8937,8 @@ function pg.type(v) end
 ---@return any
 function pg.value_and_grad(f, argnum) end
 
----y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument. Raises if dy
----does not have the structure and shapes of y.
+---y, back = pg.vjp(f, ...): y is the result of f(...), and back(dy) returns one gradient per argument, nil for one that
+---holds no floating tensor. Raises if dy does not have the structure and shapes of y.
 ---@param f any
 ---@param ... any
 ---@return any

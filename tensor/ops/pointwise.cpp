@@ -134,7 +134,7 @@ static void add_arithmetic(Registry& r) {
        .expand = expand_alpha,
        .traits = kPointwise | kCommutative | kCheap},
       {.name = "sub",
-       .doc = "x - y, with broadcasting; with alpha x - alpha y. Bool is refused.",
+       .doc = "x - y, with broadcasting; with alpha x - alpha y. Bool tensors are refused, except beside a number.",
        .example = "return pg.sub(pg.tensor({1, 2}), 3)",
        .aliases = {"subtract"},
        .inputs = {{"x", kNumeric}, {"y", kNumeric}},
@@ -187,8 +187,8 @@ static void add_arithmetic(Registry& r) {
        .vjp_uses = "x y",
        .traits = kPointwise | kRefuses},
       {.name = "pow",
-       .doc = "x to the power y, with broadcasting. Bool is refused; integers keep their dtype, and a negative "
-              "exponent of an integer tensor is an error.",
+       .doc = "x to the power y, with broadcasting. Bool tensors are refused, except beside a number; integers keep "
+              "their dtype, and a negative exponent of an integer tensor is an error.",
        .example = "return pg.pow(pg.tensor({1, 2, 3}), 2)",
        .aliases = {"power"},
        .inputs = {{"x", kNumeric, Arity::kOne, 0.5, 2}, {"y", kNumeric}},

@@ -165,6 +165,23 @@ t.test("a number is a weak scalar", function()
   t.check((T{true} * 0.5).dtype == "float32")
 end)
 
+t.test("bool with a number is promoted as in an addition", function()
+  local b = T{true, false}
+  local whole = {
+    {function(x) return x - 1 end, {0, -1}}, {function(x) return 2 - x end, {1, 2}}, {function(x) return x % 2 end, {1, 0}},
+    {function(x) return x ^ 2 end, {1, 0}}, {function(x) return x:floor_divide(2) end, {0, 0}},
+    {function(x) return x:clamp(1, 3) end, {1, 1}}, {function(x) return x + 1 end, {2, 1}},
+  }
+  for i, case in ipairs(whole) do
+    for name, f in pairs{eager = case[1], jit = pg.jit(case[1])} do
+      t.equal(f(b), T(case[2], "int64"), name .. i)
+    end
+  end
+  t.equal(b - 0.5, T{0.5, -0.5})
+  t.bad_argument(function() return b - b end, "sub", "x")
+  t.bad_argument(function() return b - T{1, 2} end, "sub", "x")
+end)
+
 t.test("promotion of two tensors", function()
   local function both(a, b, want)
     local x, y = pg.ones(1, {dtype = a}), pg.ones(1, {dtype = b})

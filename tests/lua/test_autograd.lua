@@ -561,3 +561,29 @@ t.test("copy_ gives a value, not the leaf or the recorded result that had it", f
     t.equal(f(pg.tensor{1, 2, 3}), pg.tensor{0, 4, 6}, name)
   end
 end)
+
+t.test("vjp and jvp name their own arguments in errors, and take numbers beside tensors", function()
+  local T = pg.tensor
+  local function times(x, y) return x * y end
+  local y, back = pg.vjp(times, T{1, 2}, 5)
+  t.equal(y, T{5, 10})
+  local dx, none = back(T{1, 2})
+  t.equal(dx, T{5, 10})
+  t.equal(none, nil)
+  local _, wrong = pg.vjp(times, T{1, 2}, T{3, 4})
+  local wrong_calls = {
+    {"vjp", "dy", function() wrong(T{1, 2, 3}) end}, {"vjp", "dy", function() wrong(3) end},
+    {"vjp", "argument 1", function() pg.vjp(function(n) return n end, 5) end},
+    {"jvp", "tangents", function() pg.jvp(times, {T{1, 2}, T{3, 4}}, {T{1, 0}, T{1}}) end},
+    {"jvp", "primals[1]", function() pg.jvp(function(n) return n end, {5}, {1}) end},
+    {"jvp", "f", function() pg.jvp(function() return 3 end, {T{1, 2}}, {T{1, 10}}) end},
+    {"grad", "argument 1", function() pg.grad(function(x) return x * x end)(3) end},
+  }
+  for _, case in ipairs(wrong_calls) do t.bad_argument(case[3], case[1], case[2]) end
+end)
+
+t.test("a Function returns tensors, recorded or not", function()
+  local f = pg.autograd.Function{forward = function(_, x) return {x}, x end, backward = function(_, _, d) return d end}
+  t.bad_argument(function() f(pg.ones(2)) end, "Function", "result 1")
+  t.bad_argument(function() pg.record(function() return f(pg.ones(2):attach_grad()) end) end, "Function", "result 1")
+end)

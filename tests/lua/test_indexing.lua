@@ -202,3 +202,22 @@ t.test("gradients flow through reads and writes", function()
   end):backward()
   t.equal(w.grad:totable(), {{0, 0, 0}, {3, 6, 9}})
 end)
+
+t.test("a mask selects from a 0-dim tensor", function()
+  local x = pg.tensor(5)
+  t.equal(x[x:gt(3)], pg.tensor{5})
+  t.equal(x[x:gt(7)].shape, {0})
+  x[x:gt(7)] = 1
+  t.equal(x, pg.tensor(5))
+  x[x:gt(3)] = 0
+  t.equal(x, pg.tensor(0))
+  t.error_contains(function() return x[1] end, "a 0-dim tensor has no elements to select")
+end)
+
+t.test("messages about positions show what the dim allows", function()
+  local x = pg.zeros(3, 4)
+  t.error_contains(function() return x[{{}, {1, 4, 1.5}}] end, "expected a step of at least 1, got number 1.5")
+  t.error_contains(function() return x[{{}, {1.5, 4}}] end, "expected a range from 1 to 4 or -4 to -1 in a dim of size 4")
+  t.error_contains(function() return x[4] end, "expected an index from 1 to 3 or -3 to -1 in a dim of size 3, got 4")
+  t.error_contains(function() return pg.zeros(0, 3)[1] end, "expected no index in a dim of size 0, got 1")
+end)

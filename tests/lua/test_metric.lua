@@ -210,6 +210,11 @@ t.test("labels outside of the classes and wrong counts are errors", function()
       t.error_contains(function() value(pg.metric[name](), pg.tensor{label}, probabilities) end, "expected labels from 1 to 2")
     end
   end
+  for _, name in ipairs{"Accuracy", "TopKAccuracy"} do
+    for _, label in ipairs{-1, 0, 3, 1.7} do
+      t.error_contains(function() value(pg.metric[name](), pg.tensor{label}, probabilities) end, "expected labels from 1 to 2")
+    end
+  end
   for _, name in ipairs{"F1", "MCC"} do
     t.error_contains(function() value(pg.metric[name](), pg.tensor{0, 1}, pg.tensor{1, 2}) end, "from 1 to 2")
   end

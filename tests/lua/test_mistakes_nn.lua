@@ -265,7 +265,7 @@ mistakes.check("losses and trainers", {
   {[[local _ = pg.grad(function(v) return v * v end)(x)]],
    [[grad: bad argument 'f' (expected a function that returns one element, got float32 2x3 cpu)]]},
   {[[local _ = pg.grad(function(v) return v:sum() end)(labels)]],
-   [[grad: an argument to differentiate holds no floating tensor]]},
+   [[grad: bad argument 'argument 1' (expected a floating tensor, or a tree that holds one, got int64 2 cpu)]]},
   {[[local _ = pg.autograd.grad(x, y)]],
    [[backward: this tensor was not computed under pg.record from a tensor with attach_grad, so nothing flows back from it; write local loss = pg.record(function() return net(x):sum() end) loss:backward()]]},
   {[[local _ = pg.autograd.backward()]],

@@ -177,7 +177,7 @@ t.test("signs of 16-bit numbers change as in float32", function()
     local calls = {
       neg = function(a) return -a end, abs = function(a) return a:abs() end,
       copysign = function(a, b) return a:copysign(b) end, copysign_number = function(a) return a:copysign(-1) end,
-      of_number = function(a, b) return pg.copysign(2, b) end,
+      of_number = function(_, b) return pg.copysign(2, b) end,
       strided = function(a) return -a:reshape{16, 63}:t() end,
       broadcast = function(a, b) return a:reshape{16, 63}:copysign(b[{{1, 16}}]:unsqueeze(2)) end,
     }

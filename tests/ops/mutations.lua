@@ -35,10 +35,18 @@ local function released()
   return x
 end
 
-local function wrong_dtypes(def, x)
+-- A bool tensor beside a number is promoted to a dtype that the op may take.
+local function wrong_dtypes(def, x, beside_number)
   local out = {}
-  for _, dtype in ipairs(dtypes) do if not def.dtypes[dtype] then out[#out + 1] = x:to(dtype) end end
+  for _, dtype in ipairs(dtypes) do
+    if not def.dtypes[dtype] and not (dtype == "bool" and beside_number) then out[#out + 1] = x:to(dtype) end
+  end
   return out
+end
+
+local function has_number(args)
+  for _, value in pairs(args) do if type(value) == "number" then return true end end
+  return false
 end
 
 local function is_index(row, def, x)
@@ -54,7 +62,7 @@ local function other_shapes(x)
   return out
 end
 
-local function for_input(row, def, value)
+local function for_input(row, def, value, args)
   local must = {"x", f, released(), pg.param{shape = {0, 3}}}
   local may = {nan, inf, 1e300, true}
   if def.arity == "one" then must[#must + 1] = nothing end
@@ -65,7 +73,7 @@ local function for_input(row, def, value)
   end
   must[#must + 1] = {1}
   if not driver.is_tensor(value) then return must, may end
-  for _, x in ipairs(wrong_dtypes(def, value)) do must[#must + 1] = x end
+  for _, x in ipairs(wrong_dtypes(def, value, has_number(args))) do must[#must + 1] = x end
   for _, x in ipairs(other_shapes(value)) do may[#may + 1] = x end
   if is_index(row, def, value) then
     for _, i in ipairs{1000, -1000} do must[#must + 1] = pg.full_like(value, i, {dtype = "int64"}) end
@@ -117,7 +125,7 @@ local function visit_calls(row, case, visit)
   for k = 1, math.min(n, #row.signature) do
     local name = row.signature[k]
     if inputs[name] then
-      local must, may = for_input(row, inputs[name], case.args[k])
+      local must, may = for_input(row, inputs[name], case.args[k], case.args)
       positional(k, name, must, true)
       positional(k, name, may, false)
     else
