@@ -7,15 +7,29 @@ local place = core.require("hybrid.place")
 local tree = core.require("tree")
 local carried = {}
 
-local ipairs, rawequal, pcall = ipairs, rawequal, pcall
+local ipairs, next, rawequal, type = ipairs, next, rawequal, type
 local is_tensor = core.is_tensor
+
+local kMostTables = 1000
+
+-- Whether tree.flatten takes the value. `open` holds the tables around it, and the number of all tables.
+local function is_tree(value, open)
+  if not args.plain(value) then return true end
+  open.count = (open.count or 0) + 1
+  if open[value] or open.count > kMostTables then return false end
+  open[value] = true
+  for key, item in next, value do
+    if type(key) ~= "number" and type(key) ~= "string" or not is_tree(item, open) then return false end
+  end
+  open[value] = nil
+  return true
+end
 
 -- Returns {leaves =, spec =, at = the positions of its tensors} of a plain table; nil if it holds no tensor or is no
 -- tree.
 local function parts_of(value)
-  if not args.plain(value) then return nil end
-  local ok, leaves, spec = pcall(tree.flatten, value)
-  if not ok then return nil end
+  if not args.plain(value) or not is_tree(value, {}) then return nil end
+  local leaves, spec = tree.flatten(value)
   local at = {}
   for i = 1, #leaves do if is_tensor(leaves[i]) then at[#at + 1] = i end end
   return at[1] and {leaves = leaves, spec = spec, at = at}

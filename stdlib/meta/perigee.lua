@@ -3296,7 +3296,8 @@ function rnn.SequentialRNNCell(options) end
 
 ---nn.rnn.VariationalDropoutCell(base_cell, drop_inputs = 0, drop_states = 0, drop_outputs = 0): in training mode drops elements of
 ---the inputs, of the first state and of the outputs with these probabilities, the same elements at all steps. Single
----steps keep their masks until reset(). Gal, Ghahramani, A Theoretically Grounded Application of Dropout in Recurrent
+---steps keep their masks until reset(); in pg.foreach use cell:unroll or dynamic_unroll, since a body cannot make the
+---masks at its first step only. Gal, Ghahramani, A Theoretically Grounded Application of Dropout in Recurrent
 ---Neural Networks, 2016.
 ---@param base_cell any
 ---@param drop_inputs any
@@ -3307,7 +3308,8 @@ function rnn.VariationalDropoutCell(base_cell, drop_inputs, drop_states, drop_ou
 
 ---nn.rnn.ZoneoutCell(base_cell, {zoneout_outputs = 0, zoneout_states = 0}): in training mode each element of the
 ---output and of the states keeps its value of the step before with these probabilities. The output before the first
----step is zero; reset() returns to that. Krueger et al., Zoneout, 2016.
+---step is zero; reset() returns to that. With zoneout_outputs use cell:unroll or dynamic_unroll in place of pg.foreach,
+---whose body would change the type of that output at its first step. Krueger et al., Zoneout, 2016.
 ---@param base_cell any
 ---@param options any
 ---@return perigee.Cell

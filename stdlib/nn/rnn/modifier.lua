@@ -68,7 +68,8 @@ end
 
 --- nn.rnn.ZoneoutCell(base_cell, {zoneout_outputs = 0, zoneout_states = 0}): in training mode each element of the
 --- output and of the states keeps its value of the step before with these probabilities. The output before the first
---- step is zero; reset() returns to that. Krueger et al., Zoneout, 2016.
+--- step is zero; reset() returns to that. With zoneout_outputs use cell:unroll or dynamic_unroll in place of pg.foreach,
+--- whose body would change the type of that output at its first step. Krueger et al., Zoneout, 2016.
 --- Example: local rnn = pg.nn.rnn
 --- local cell = rnn.ZoneoutCell(rnn.GRUCell(3), {zoneout_states = 0.1}):initialize()
 --- local y = cell(pg.ones(2, 4), cell:begin_state(2))

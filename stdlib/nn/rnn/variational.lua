@@ -12,7 +12,8 @@ local variational = {}
 
 --- nn.rnn.VariationalDropoutCell(base_cell, drop_inputs = 0, drop_states = 0, drop_outputs = 0): in training mode drops elements of
 --- the inputs, of the first state and of the outputs with these probabilities, the same elements at all steps. Single
---- steps keep their masks until reset(). Gal, Ghahramani, A Theoretically Grounded Application of Dropout in Recurrent
+--- steps keep their masks until reset(); in pg.foreach use cell:unroll or dynamic_unroll, since a body cannot make the
+--- masks at its first step only. Gal, Ghahramani, A Theoretically Grounded Application of Dropout in Recurrent
 --- Neural Networks, 2016.
 --- Example: local cell = pg.nn.rnn.VariationalDropoutCell(pg.nn.rnn.LSTMCell(4), {drop_inputs = 0.2, drop_states = 0.3})
 --- cell:initialize()
