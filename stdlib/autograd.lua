@@ -265,10 +265,10 @@ function autograd.vjp(f, ...)
     if #inputs == 0 then refuse_input("vjp", "argument 1", arguments[1]) end
     return f(unpack(arguments, 1, n))
   end)
-  local heads = tree.flatten(y)
+  local heads, form = tree.flatten(y)
   local function back(dy)
-    local cotangents = tree.flatten(dy)
-    if #cotangents ~= #heads then core.arg_error("vjp", "dy", #heads .. " cotangents like the result", dy) end
+    local cotangents, given = tree.flatten(dy)
+    if not core.require("control.leaves").same(form, given) then core.arg_error("vjp", "dy", "the structure of the result", dy) end
     check_shapes("vjp", "dy", cotangents, heads)
     local found = gradients_of(heads, cotangents, inputs, core.is_recording())
     local results = {}

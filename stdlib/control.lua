@@ -156,7 +156,7 @@ local function run_cond(engine, pred, then_f, else_f, ...)
     end
   end
   local leaves = engine.branch{
-    op = "cond", pred = pred, branches = {branch(then_f, "then_f", wanted.a), branch(else_f, "else_f", wanted.b)},
+    op = "cond", pred = pred, arguments = arguments, branches = {branch(then_f, "then_f", wanted.a), branch(else_f, "else_f", wanted.b)},
     again = function(i)
       if i == 2 then return with_dtypes(results.else_f, wanted.b) end
       if wanted.reads then numbers.read(results.then_f) end

@@ -151,7 +151,7 @@ end
 local function labels_within(self, label, classes)
   label = class_labels(label):reshape{-1}
   ops.assert(ops.logical_and(ops.ge(label, 1), ops.le(label, classes)), {message = ("%s: bad argument 'labels' (expected labels from 1 to %d; "
-    .. "classes count from 1: write labels + 1)"):format(self.name, classes)})
+    .. "for those from 0 on write labels + 1)"):format(self.name, classes)})
   return label
 end
 

@@ -40,7 +40,7 @@ std::string conversion(uint16_t dtypes) {
   return "";
 }
 
-// Whether bool takes another dtype beside a number. Two bools do not.
+// Whether the op takes the dtype to which a number among the inputs promotes bool.
 bool is_promoted(const OpDef& op, const InputDef& def, std::span<const Value> inputs) {
   for (const Value& v : inputs)
     if (v.defined() && v.is_number())

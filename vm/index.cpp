@@ -99,16 +99,18 @@ class KeyReader {
   // Which positions a place in this dim may have; `what` is "index" or "range".
   std::string positions(const char* what) {
     const int64_t n = x_.shape()[dim()];
-    if (n == 0) return fmt::format("no {} in a dim of size 0", what);
-    return fmt::format("{} {} from 1 to {} or -{} to -1 in a dim of size {}", *what == 'i' ? "an" : "a", what, n, n, n);
+    const bool range = *what == 'r';
+    if (n == 0) return range ? "a range from 1 to 0 in a dim of size 0" : "no index in a dim of size 0";
+    return fmt::format("{} from 1 to {} or -{} to -1 in a dim of size {}", range ? "a range" : "an index", n, n, n);
   }
 
   // Returns the whole number at stack index i, a position or a step.
   int64_t whole(int i, const char* what) {
     const double v = lua_type(L_, i) == LUA_TNUMBER ? lua_tonumber(L_, i) : NAN;
     if (v == std::floor(v) && std::fabs(v) <= 0x1p53) return int64_t(v);
-    const std::string expected = std::string_view(what) == "step" ? "a step of at least 1" : positions(what);
-    if (lua_type(L_, i) == LUA_TSTRING)
+    const bool step = *what == 's';
+    const std::string expected = step ? "a step of at least 1" : positions(what);
+    if (lua_type(L_, i) == LUA_TSTRING && !step)
       bad(expected, describe(L_, state_, i) + "; {} takes all of a dim, as in x[{{}, 1}]");
     bad(expected, lua_type(L_, i) == LUA_TNUMBER ? describe(L_, state_, i) : describe_argument(L_, state_, i));
   }

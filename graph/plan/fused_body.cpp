@@ -231,7 +231,7 @@ class Translator {
       if (!is_integer(c.type.dtype) || o.number > 0) return;
     } else {
       c.type = g_.type(o);
-      if (!is_integer(c.type.dtype)) return;
+      if (is_float(c.type.dtype)) return;
       const auto found = std::find(g_.inputs.begin(), g_.inputs.end(), o.node);
       if (found != g_.inputs.end()) {
         c.input = int32_t(found - g_.inputs.begin());

@@ -11,7 +11,8 @@ local holds_tensors = core.require("control.carried").holds_tensors
 local tree = core.require("tree")
 local cached = {}
 
-local select, type, ipairs = select, type, ipairs
+local select, type, ipairs, getfenv = select, type, ipairs, getfenv
+local globals = getfenv(0)
 local upvalue, set_upvalue, prototype, cell = inspect.upvalue, inspect.set_upvalue, inspect.prototype, inspect.cell
 
 local function pack(...) return {n = select("#", ...), ...} end
@@ -219,11 +220,17 @@ end
 local sites, old_sites, kept = {}, {}, 0
 local kMostSites = 256
 
--- Finds the level of the tree of sites for these functions. Its keys are the prototypes of the functions, or the class
--- of an object.
+-- Finds the level of the tree of sites for these functions. Its keys are the prototypes of the functions, with their
+-- environments if these are not the globals, or the class of an object.
 local function level_of(level, f, functions, call, add)
-  for i = 0, math.max(1, #functions) do
-    local key = i == 0 and f or functions[i] and (prototype(functions[i]) or functions[i])
+  local keys = {}
+  for _, g in ipairs(functions) do
+    local environment = getfenv(g)
+    keys[#keys + 1] = prototype(g) or g
+    if environment ~= globals then keys[#keys + 1] = environment end
+  end
+  for i = 0, math.max(1, #keys) do
+    local key = i == 0 and f or keys[i]
     if not key then
       for k = 1, call.n do key = key or type(call[k]) == "table" and inspect.raw_metatable(call[k]) end
       key = key or f

@@ -8,7 +8,7 @@ local tree = core.require("tree")
 local carried = {}
 
 local ipairs, next, rawequal, type = ipairs, next, rawequal, type
-local is_tensor = core.is_tensor
+local is_tensor, serial = core.is_tensor, core.introspect.serial
 
 local kMostTables = 1000
 
@@ -38,47 +38,64 @@ end
 --- carried.holds_tensors(value) -> whether it is a tensor or a tree that holds one.
 function carried.holds_tensors(value) return is_tensor(value) or parts_of(value) ~= nil end
 
+-- Whether two values that are no tensors are the same: NaN equals itself, and 0 is not -0.
+local function is_same(x, y)
+  if x ~= x then return y ~= y end
+  return rawequal(x, y) and (x ~= 0 or 1 / x == 1 / y)
+end
+
 -- Whether two trees differ at most in which tensors they hold.
 local function is_alike(a, b)
   if not a or not b or not leaves_of.same(a.spec, b.spec) then return false end
   for i = 1, #a.leaves do
     local x, y = a.leaves[i], b.leaves[i]
-    if is_tensor(x) ~= is_tensor(y) or not is_tensor(x) and not rawequal(x, y) then return false end
+    if is_tensor(x) ~= is_tensor(y) or not is_tensor(x) and not is_same(x, y) then return false end
   end
   return true
 end
 
--- Whether the trace of the log made one of the tensors.
-local function is_made(w, parts)
-  for _, i in ipairs(parts.at) do if core.introspect.serial(parts.leaves[i]) >= w.mark then return true end end
+-- Whether a tensor that the trace of the log made can be reached from the value. `seen` holds the tables on the way.
+local function reaches_made(w, value, seen)
+  if is_tensor(value) then return serial(value) >= w.mark end
+  if type(value) ~= "table" or seen[value] or seen.count > kMostTables then return false end
+  seen[value], seen.count = true, seen.count + 1
+  for key, item in next, value do
+    if reaches_made(w, item, seen) or reaches_made(w, key, seen) then return true end
+  end
   return false
 end
 
+-- Raises for values that a body put in a place and that cannot be carried.
+local function refuse(op, p, what, before, hint)
+  core.fail(op, "the body assigns %s to %s, which held %s before: %s, or %s", what, place.name(p), before, hint,
+    op == "cond" and "return it from both branches"
+      or ("pass it as a state: pg.%s(function(…, states) … return out, states end, …, states)"):format(op))
+end
+
+-- Returns the place of a change if the body put other tensors there. Raises if it put tensors in a place that held
+-- something else, or, in a branch, something else in place of tensors.
+local function assigned_place(op, w, change)
+  local p, after = place.of_change(change), change.after
+  if is_tensor(after) then
+    if is_tensor(change.before) then return p end
+    refuse(op, p, "a tensor", place.show(change.before), "give it a tensor first (then it is carried from step to step)")
+  end
+  p.parts = parts_of(change.before)
+  if is_alike(p.parts, parts_of(after)) then return p end
+  if reaches_made(w, after, {count = 0}) then
+    refuse(op, p, "a table of tensors", p.parts and "another one" or place.show(change.before),
+      "only the tensors of a plain table can change, not its keys or other values, so give it such a table first")
+  end
+  if op == "cond" and (is_tensor(change.before) or p.parts) then
+    refuse(op, p, place.show(after), place.show(change.before), "give it a tensor")
+  end
+end
+
 --- carried.assigned(op, w) -> the places where the body replaced tensors by others, and all changes of the log w. Raises
---- if it put tensors in a place that held something else.
+--- for tensors in a place that held something else.
 function carried.assigned(op, w)
   local found, changes = {}, w:difference()
-  for _, change in ipairs(changes) do
-    local p, after = place.of_change(change), nil
-    if not is_tensor(change.after) then
-      p.parts, after = parts_of(change.before), parts_of(change.after)
-      if after and not p.parts and not is_made(w, after) then after = nil end
-    end
-    if is_tensor(change.after) and not is_tensor(change.before) then
-      core.fail(op, "the body assigns a tensor to %s, which held %s before: give it a tensor first (then it is carried from step to step), "
-        .. "or pass it as a state: pg.%s(function(…, states) … return out, states end, …, states)",
-        place.name(p), place.show(change.before), op == "cond" and "foreach" or op)
-    end
-    if after then
-      if not is_alike(p.parts, after) then
-        core.fail(op, "the body assigns a table of tensors to %s, which held %s before: give it a table of the same structure first (then its "
-          .. "tensors are carried from step to step), or pass them as states: pg.%s(function(…, states) … return out, states end, …, states)",
-          place.name(p), p.parts and "one of another structure, or with other values that are no tensors," or place.show(change.before),
-          op == "cond" and "foreach" or op)
-      end
-    end
-    if is_tensor(change.after) or after then found[#found + 1] = p end
-  end
+  for _, change in ipairs(changes) do found[#found + 1] = assigned_place(op, w, change) end
   return found, changes
 end
 
@@ -145,11 +162,11 @@ end
 --- carried.check_kept(op, w, places) raises if the condition assigned a tensor since carried.write. It runs one time more
 --- than the body, so the value could not be carried.
 function carried.check_kept(op, w, places)
-  local function refuse(p) core.fail(op, "the condition assigns %s; do that in the body", place.name(p)) end
-  for _, p in ipairs(places) do if not rawequal(place.read(p), p.now) then refuse(p) end end
+  local function complain(p) core.fail(op, "the condition assigns %s; do that in the body", place.name(p)) end
+  for _, p in ipairs(places) do if not rawequal(place.read(p), p.now) then complain(p) end end
   for _, change in ipairs(w:difference()) do
     local p = place.of_change(change)
-    if carried.holds_tensors(change.after) and carried.add({unpack(places)}, {p}) then refuse(p) end
+    if carried.holds_tensors(change.after) and carried.add({unpack(places)}, {p}) then complain(p) end
   end
 end
 

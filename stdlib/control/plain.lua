@@ -32,7 +32,9 @@ local function try_untaken(b, taken)
     return list
   end
   local ok, message = xpcall(core.require("control.cached").once, core.keep_traceback, function()
-    return unpack(core.require("control.traced").branch{op = b.op, pred = b.pred, branches = branches, join = b.join, names = b.names})
+    return unpack(core.require("control.traced").branch{
+      op = b.op, pred = b.pred, arguments = b.arguments, branches = branches, join = b.join, names = b.names,
+    })
   end, true)
   if whole and not ok then core.reraise(message) end
 end

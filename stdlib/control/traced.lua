@@ -9,7 +9,7 @@ local places = core.require("control.carried")
 local numbers = core.require("control.numbers")
 local traced = {}
 
-local ipairs, next = ipairs, next
+local ipairs, next, type = ipairs, next, type
 local graphs = core.graphs
 
 local function joined(a, b)
@@ -82,7 +82,7 @@ local function try_loop(l, w, carried, home)
   form.carries, form.carry_names = joined(l.carries, before), joined(l.carry_names, places.names(carried))
   local ok, finals, stacks, steps = xpcall(core.trace_loop, core.keep_traceback, form, form.slices, form.carries)  -- the lists show C which symbols it gets
   if not ok then
-    places.restore(carried)
+    logs.roll_back(w, w:difference())
     raise(keep, finals)
   end
   if again then
@@ -141,7 +141,7 @@ local function try_branch(b, w, carried)
   local function names() return joined(b.names(), places.names(carried)) end
   local ok, results = xpcall(core.trace_branch, core.keep_traceback, {op = b.op, pred = b.pred, branches = branches, names = names}, b.pred)
   if not ok then
-    places.restore(carried)
+    logs.roll_back(w, w:difference())
     raise(keep, results)
   end
   if again then
@@ -152,11 +152,12 @@ local function try_branch(b, w, carried)
   return cut(results, 1, counts[1])
 end
 
---- traced.branch{op =, pred =, branches =, join =, names =} -> the results of the taken branch. branches: two functions
---- that return lists of tensors. join() -> whether the first branch must be traced again, because a number in its results
+--- traced.branch{op =, pred =, arguments =, branches =, join =, names =} -> the results of the taken branch. branches:
+--- two functions that return lists of tensors. arguments: those that they pass on. join() -> whether the first branch must be traced again, because a number in its results
 --- takes another dtype, and the results of the second. names() returns the names of the results.
 function traced.branch(b)
   local w, carried, first = logs.new(), {}, true
+  for _, value in next, b.arguments do if type(value) == "table" then w:reach(value) end end
   while true do
     local results = trace_again(first, try_branch, b, w, carried)
     if results then return results end

@@ -90,7 +90,7 @@ Var silu_grad(Vjp& c) { return call<"silu_grad">(c.dy(), c.in(0)); }
 
 Var silu_curve(Vjp& c) {
   const Var x = c.in(1), s = call<"logistic">(x);
-  return c.dy() * c.in(0) * (s * (1.0 - s) * (x * (1.0 - s * 2.0) + 2.0));
+  return c.dy() * c.in(0) * (s * call<"logistic">(-x) * (x * (1.0 - s * 2.0) + 2.0));
 }
 
 // Beyond the bounds of x it is 0 in every dtype.
@@ -99,7 +99,8 @@ Var gelu_curve(Vjp& c) {
   if (c.attr<std::string>("approximate") == "none")
     return c.dy() * c.in(0) * (call<"exp">(x2 * -0.5) * 0.39894228040143267794 * (2.0 - x2));
   constexpr double k = 2 * 0.79788456080286535588, cubic = 0.044715;
-  const Var s = call<"sigmoid">(x * (x2 * cubic + 1.0) * k), rise = s * (1.0 - s), slope = (x2 * (3 * cubic) + 1.0) * k;
+  const Var u = x * (x2 * cubic + 1.0) * k, s = call<"sigmoid">(u), rise = s * call<"sigmoid">(-u),
+            slope = (x2 * (3 * cubic) + 1.0) * k;
   return c.dy() * c.in(0) * (rise * (slope * 2.0 + x * (slope * slope * (1.0 - s * 2.0) + x * (6 * cubic * k))));
 }
 

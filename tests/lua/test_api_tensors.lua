@@ -178,6 +178,12 @@ t.test("bool with a number is promoted as in an addition", function()
     end
   end
   t.equal(b - 0.5, T{0.5, -0.5})
+  t.equal(2.5 % T{true, true}, T{0.5, 0.5})
+  for _, f in ipairs{pg.remainder, pg.fmod, pg.floor_divide} do  -- false is a divisor of 0
+    t.bad_argument(function() f(2, b) end, nil, "y")
+    t.bad_argument(function() pg.jit(function(x) return f(2, x) end)(b) end, nil, "y")
+    t.bad_argument(function() pg.jit(function(x) return f(2, x:logical_not()) end)(b) end, nil, "y")
+  end
   t.bad_argument(function() return b - b end, "sub", "x")
   t.bad_argument(function() return b - T{1, 2} end, "sub", "x")
 end)

@@ -132,7 +132,7 @@ t.test("gradients flow through tables that bodies assign", function()
   end)
 end)
 
-t.test("tables of another structure are errors that name the place, and leave it as it was", function()
+t.test("what cannot be carried is an error that names the place, and leaves it as it was", function()
   local s = {h = {v = T(1), n = 3}}
   local old = s.h
   local function fails(text, body)
@@ -141,8 +141,73 @@ t.test("tables of another structure are errors that name the place, and leave it
       t.equal(rawequal(s.h, old), true)
     end
   end
-  fails("s.h, which held one of another structure", function(x) s.h = {v = x, n = 4} return x end)
-  fails("s.h, which held one of another structure", function(x) s.h = {v = x, w = x, n = 3} return x end)
-  fails("s.q, which held nil", function(x) s.q = {x * 2} return x end)
+  fails("a table of tensors to s.h, which held another one", function(x) s.h = {v = x * 1, n = 4} return x end)
+  fails("a table of tensors to s.h, which held another one", function(x) s.h = {v = x * 1, w = x, n = 3} return x end)
+  fails("a table of tensors to s.h, which held another one", function(x) s.h = {[true] = x * 1} return x end)
+  fails("a table of tensors to s.h, which held another one", function(x) s.h = setmetatable({v = x * 1, n = 3}, {}) return x end)
+  fails("a table of tensors to s.h, which held another one", function(x)
+    s.h = {v = x * 1}
+    s.h.me = s.h
+    return x
+  end)
+  fails("a table of tensors to s.q, which held nil", function(x) s.q = {x * 2} return x end)
   fails("the type of s.h.v", function(x) s.h = {v = pg.stack{x, x}, n = 3} return x end)
+  local function branch(text, body) t.error_contains(function() pg.cond(T(1):gt(0), body, function() end) end, text) end
+  branch("nil to s.h, which held a table", function() s.h = nil end)
+  branch("4 to s.h.v, which held a tensor", function() s.h.v = 4 end)
+  t.equal(rawequal(s.h, old), true)
+end)
+
+t.test("tables whose tensors the body did not make may be assigned in loops", function()
+  local s, x = {h = {T(1), ok = false}}, T(3)
+  pg.loop(2, function(_, c) s.h = {s.h[1], ok = true} return c end, T(0))
+  t.equal(s.h.ok, true)
+  pg.foreach(function(q) s.h = {x, x} return q end, pg.ones(2))
+  t.equal(#s.h, 2)
+  s.h = {T(1), n = 0 / 0}
+  pg.loop(2, function(_, c) s.h = {s.h[1] * 2, n = 0 / 0} return c end, T(0))
+  t.equal(s.h[1], T(4))
+end)
+
+t.test("a table that cond passes on is one from outside", function()
+  control.each(function(way, wrap)
+    local s = {x = T(1)}
+    local f = wrap(function(k) pg.cond(k:gt(0), function(a) a.x = a.x * 2 end, function() end, s) end)
+    for i, k in ipairs{1, 0, 1} do
+      f(T(k))
+      t.equal(s.x, T(i == 3 and 4 or 2), way)
+    end
+  end)
+end)
+
+t.test("an error that a traced function catches leaves what the body assigned as it was", function()
+  local bodies = {
+    function(s, k) pg.loop(2, function(_, c) s.x = s.x + k error("stop") return c end, T(0)) end,
+    function(s, k) pg.cond(k:gt(0), function() s.x = s.x + k error("stop") end, function() end) end,
+    function(s, k) pg.foreach(function(q) s.t = {s.t[1] * k} error("stop") return q end, pg.ones(2)) end,
+  }
+  for i, body in ipairs(bodies) do
+    local s = {x = T(1), t = {T(3)}}
+    local f = pg.jit(function(k)
+      pcall(body, s, k)
+      return s.x * 2 + s.t[1]
+    end)
+    for _ = 1, 2 do t.equal(f(T(1)), T(5), "body " .. i) end
+    t.equal(s.x, T(1))
+  end
+end)
+
+t.test("functions of one code with environments of their own", function()
+  local function make(value)
+    return setfenv(function(x)
+      total = total + x
+      return (pg.loop(1, function(_, c) return c * scale end, x))
+    end, {pg = pg, scale = value, total = T(0)})
+  end
+  local two, three = make(2), make(3)
+  for _ = 1, 2 do
+    t.equal(two(T(1)), T(2))
+    t.equal(three(T(1)), T(3))
+  end
+  t.equal(getfenv(three).total, T(2))
 end)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 
 #include "tensor/cpu/pointwise/tile_machine.h"
 #include "tensor/op.h"
@@ -156,15 +157,14 @@ void span_params(const OpDef& op, const Attrs& attrs, double* params) {
 }
 
 void check_divisor(const OpDef& op, const View& v, SpanCheck check) {
-  if (!is_integer(v.dtype())) return;
+  if (is_float(v.dtype())) return;
   const int64_t at = visit_dtype(v.dtype(), [&](auto tag) -> int64_t {
     using T = typename decltype(tag)::type;
     if constexpr (std::is_integral_v<T>) {
-      if (check == SpanCheck::kZeroDivisor) return find_element<T>(v, [](T x) { return x == 0; });
-      return find_element<T>(v, [](T x) { return x < T(0); });
-    } else {
-      return -1;
+      if (check == SpanCheck::kZeroDivisor) return find_element<T>(v, [](T x) { return x == T(0); });
+      if constexpr (!std::is_same_v<T, bool>) return find_element<T>(v, [](T x) { return x < T(0); });
     }
+    return -1;
   });
   if (at < 0) return;
   const bool zero = check == SpanCheck::kZeroDivisor;
