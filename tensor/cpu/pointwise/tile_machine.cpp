@@ -62,7 +62,7 @@ std::shared_ptr<const TileKernel> make_tile_kernel(TileBody body) {
 
 bool tile_computes(const OpDef& op, DType compute) {
   const cpu::SpanRow* row = cpu::find_span(op.name);
-  return row && row->fn[int(compute)];
+  return row && row->fn[int(compute)] && !is_half(compute);  // those of halves serve single calls
 }
 
 bool tile_reduces(const OpDef& op) { return cpu::find_reduction(op) != nullptr; }
