@@ -93,8 +93,11 @@ std::string unmet_state(const Call& call, State& state, std::span<Box* const> bo
     if (std::exchange(box->stamp, stamp) == stamp) return "two inputs are the same tensor now";
   for (size_t i = 0; i < call.input_boxes.size(); ++i)
     if (call.input_gradients[i] && !leaf_of(*boxes[size_t(call.input_boxes[i])])) return "a tensor has no gradient now";
-  for (const auto& w : call.writes)
-    if (w.gradient && !leaf_of(*boxes[size_t(w.box)])) return "a tensor has no gradient now";
+  for (const auto& w : call.writes) {
+    const bool leaf = leaf_of(*boxes[size_t(w.box)]) != nullptr;
+    if (w.gradient && !leaf) return "a tensor has no gradient now";
+    if (w.leaf && *w.leaf != leaf) return "a tensor that is written to has a gradient now, or has none any more";
+  }
   for (const auto& f : call.fresh) {
     const TapeNode* leaf = leaf_of(*boxes[size_t(f.box)]);
     if (!leaf || (f.expected >= 0 && leaf->fresh != bool(f.expected))) return "whether a gradient is fresh has changed";

@@ -203,7 +203,7 @@ int copy_to(lua_State* L, State& state) {
     }
     value = converted(state, source, type.dtype, type.device);
     if (state.trace) {
-      Value in[2] = {value, box.get()};
+      Value in[2] = {value, state.ctx.interpreter->tracer()->detach(state.ctx, box.get())};  // only its shape counts
       value = apply(state.ctx, op_named<"expand_as">(), in, {})[0];
     } else {
       value = expanded(state, value, type.shape);

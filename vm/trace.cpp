@@ -171,8 +171,8 @@ void return_leaves(Graph& graph) {
   if (leaves.empty()) return;
   std::set<int32_t> behind;
   for (const Operand& output : graph.outputs)
-    for (int32_t k : inputs_behind(graph, output, leaves))
-      if (size_t(k) >= graph.inputs.size()) behind.insert(leaves[size_t(k) - graph.inputs.size()]);
+    for (const Origin& k : inputs_behind(graph, output, leaves))
+      if (size_t(k.input) >= graph.inputs.size()) behind.insert(leaves[size_t(k.input) - graph.inputs.size()]);
   for (int32_t leaf : returned_leaves(graph)) behind.erase(leaf);
   for (int32_t leaf : behind) graph.outputs.push_back(Operand::of(size_t(leaf)));
 }
@@ -202,6 +202,7 @@ std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> resu
       options.lendable.push_back(c.output);
     }
     call->writes.push_back({place, c.output, !c.box, c.op});
+    if (c.box) call->writes.back().leaf = is_leaf(c.before.node());
   }
   if (!session.freshness.empty() || reads_flows(session.graph))
     for (size_t i = 0; i < session.captured.size(); ++i) {

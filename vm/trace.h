@@ -160,7 +160,8 @@ struct ProgramCall {
   struct WriteBack {
     int32_t box, output;
     bool gradient;
-    std::string op = {};  // the op that wrote
+    std::string op = {};            // the op that wrote
+    std::optional<bool> leaf = {};  // whether the tensor had attach_grad in the trace; none: any will do
   };
   struct Fresh {
     int32_t box;

@@ -317,7 +317,7 @@ Values Program::run(Context& ctx, std::span<Value> inputs, const Spare* spare) {
   }
 }
 
-const std::vector<std::vector<int32_t>>& Program::histories() const {
+const std::vector<std::vector<Origin>>& Program::histories() const {
   std::call_once(histories_made_, [&] {
     for (const Operand& output : trace_->outputs) histories_.push_back(inputs_behind(*trace_, output, leaves_));
   });
@@ -331,11 +331,11 @@ struct Program::Recorded {
   std::vector<char> linked;
   std::shared_ptr<std::vector<std::vector<int32_t>>> behind;
 
-  void add(int32_t head, const std::vector<int32_t>& inputs) {
+  void add(int32_t head, std::vector<int32_t> inputs) {
     heads.push_back(head);
-    if (!behind) behind = std::make_shared<std::vector<std::vector<int32_t>>>();
-    behind->push_back(inputs);
     for (int32_t i : inputs) linked[size_t(i)] = true;
+    if (!behind) behind = std::make_shared<std::vector<std::vector<int32_t>>>();
+    behind->push_back(std::move(inputs));
   }
 };
 
@@ -347,14 +347,14 @@ Program::Recorded Program::outputs_to_record(Context& ctx, const Entry& entry, s
   std::vector<char> is_head(trace_->outputs.size());
   for (int32_t head : entry.joint.heads) {
     is_head[size_t(head)] = true;
-    out.add(head, histories()[size_t(head)]);
+    out.add(head, origins_among(histories()[size_t(head)], inputs));
   }
   for (size_t k = 0; frozen && k < is_head.size(); ++k) {
-    const std::vector<int32_t>& behind = histories()[k];
-    if (!is_head[k] && std::any_of(behind.begin(), behind.end(), [&](int32_t i) {
-          return size_t(i) < inputs.size() && is_frozen(inputs[size_t(i)]);
-        }))
-      out.add(int32_t(k), behind);
+    if (is_head[k]) continue;
+    std::vector<int32_t> behind = origins_among(histories()[k], inputs);
+    if (std::any_of(behind.begin(), behind.end(),
+                    [&](int32_t i) { return size_t(i) < inputs.size() && is_frozen(inputs[size_t(i)]); }))
+      out.add(int32_t(k), std::move(behind));
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "graph/exec/exec.h"
+#include "graph/ir/history.h"
 #include "graph/specialize/specialize.h"
 
 namespace pg {
@@ -57,14 +58,14 @@ class Program : public RefCounted<Program> {
   static Values all_gradients(Context& ctx, const Run& run, const TapeNode& node, std::span<const Value> cotangents);
 
   // By output of the trace: the inputs and returned leaves that its history goes back to.
-  const std::vector<std::vector<int32_t>>& histories() const;
+  const std::vector<std::vector<Origin>>& histories() const;
   struct Recorded;
   Values link_leaves(Values& out) const;
   Recorded outputs_to_record(Context& ctx, const Entry& entry, std::span<const Value> inputs) const;
 
   std::shared_ptr<const Graph> trace_;
   mutable std::once_flag histories_made_;
-  mutable std::vector<std::vector<int32_t>> histories_;
+  mutable std::vector<std::vector<Origin>> histories_;
   std::vector<Ref<Generator>> generators_;
   Options options_;
   std::shared_ptr<KeptShelf> shelf_;

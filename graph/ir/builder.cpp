@@ -381,7 +381,7 @@ Values GraphBuilder::control(Context& ctx, const Control& control, std::span<con
   auto behind = std::make_shared<std::vector<std::vector<int32_t>>>();
   if (ctx.recording)
     for (size_t k = 0; k < flows.size(); ++k)
-      if (flows[k]) behind->push_back(operands_behind(control, int32_t(k)));
+      if (flows[k]) behind->push_back(origins_among(operands_behind(control, int32_t(k)), inputs));
   Values out = emit(ctx, std::move(node));
   if (stage_ == Stage::kReplay) return out;
   Values reached;

@@ -11,12 +11,22 @@ namespace pg {
 // the outputs. A leaf that is written to afterwards is none of them.
 std::vector<int32_t> returned_leaves(const Graph& trace);
 
-// Returns the inputs of a trace (positions in graph.inputs) that the history of `output` goes back to if the trace runs
-// with recording on. These nodes of kind kLeaf count as further inputs. The result follows from the structure of the
-// graph: it may name inputs that no gradient reaches, but it never misses one that a gradient reaches.
-std::vector<int32_t> inputs_behind(const Graph& trace, const Operand& output, std::span<const int32_t> leaves = {});
+// An input (its position) that a history goes back to.
+struct Origin {
+  int32_t input = 0;
+  // The trace only writes over it in place. The new contents keep the history of a leaf, but not that of a result.
+  bool if_leaf = false;
+};
 
-// The same for an output of a branch or loop of a trace. Returns positions among its operands.
-std::vector<int32_t> operands_behind(const Control& control, int32_t output);
+// Returns the inputs of a trace (positions in graph.inputs) that the history of `output` goes back to if the trace runs
+// with recording on, in ascending order. These nodes of kind kLeaf count as further inputs. The result follows from the
+// structure of the graph: it may name inputs that no gradient reaches, but it never misses one that a gradient reaches.
+std::vector<Origin> inputs_behind(const Graph& trace, const Operand& output, std::span<const int32_t> leaves = {});
+
+// Returns those that count for an application to these inputs. Positions beyond them are of leaves.
+std::vector<int32_t> origins_among(std::span<const Origin> origins, std::span<const Value> inputs);
+
+// The same as inputs_behind for an output of a branch or loop of a trace. Returns positions among its operands.
+std::vector<Origin> operands_behind(const Control& control, int32_t output);
 
 }  // namespace pg

@@ -196,3 +196,63 @@ t.test("a step that updates nothing does not count as an update", function()
     t.close(results[2], results[1], {what = name})
   end
 end)
+
+-- Calls a recorded step with backward three times. x stays the same tensor, with the history of the call before.
+local function steps_with(write, mode)
+  local w, x = leaf(1, 2), pg.zeros(2)
+  local function step()
+    write(x, w)
+    return (x * x):sum()
+  end
+  local f, seen = mode == "jit" and pg.jit(step) or step, {}
+  for call = 1, 3 do
+    local ok, y = pcall(pg.record, f)
+    local message
+    if ok then ok, message = pcall(y.backward, y) end
+    seen[#seen + 1] = {call, ok, message and message:match("has released the graph") or "", w.grad:totable(), x:totable()}
+  end
+  return seen
+end
+
+t.test("the history of what was written over ends there, that of what remains goes on", function()
+  for name, write in pairs{
+    fill = function(x, w) x:fill_(2) x:mul_(w) end,
+    copy = function(x, w) x:copy_(w) end,
+    copy_a_result = function(x, w) x:copy_(w * 3) end,
+    copy_broadcast = function(x, w) x:copy_(w:sum()) end,
+    keep = function(x, w) x:add_(w) end,
+    keep_an_element = function(x, w) x[1] = w:sum() end,
+    both_branches = function(x, w) pg.cond(w:sum():gt(0), function() x:copy_(w) end, function() x:copy_(w * 2) end) end,
+    one_branch = function(x, w) pg.cond(w:sum():gt(0), function() x:copy_(w) end, function() end) end,
+    loop = function(x, w) pg.loop(2, function(i) x:copy_(w * i) end) end,
+  } do
+    t.equal(steps_with(write, "jit"), steps_with(write, "eager"), name)
+  end
+end)
+
+t.test("a graph that wrote to a plain tensor does not write to a leaf while the tape records", function()
+  for name, write in pairs{
+    plain = function(x, w) x:copy_(w * 2) end,
+    cond = function(x, w) pg.cond(w:sum():gt(0), function() x:copy_(w * 2) end, function() end) end,
+    loop = function(x, w) pg.loop(2, function() x:mul_(w) end) end,
+    foreach = function(x, w) pg.foreach(function(i) x:fill_(1) return i end, w) end,
+    while_loop = function(x)
+      local function write_one(i) x[1] = 3 return i, {i + 1} end
+      pg.while_loop(function(i) return i:lt(2) end, write_one, {T(0)}, {max_iterations = 4})
+    end,
+  } do
+    for _, mode in ipairs{"eager", "jit"} do
+      local w, x = leaf(1, 2), T{3, 4}
+      local function step() write(x, w) return (x * w):sum() end
+      local f = mode == "jit" and pg.jit(step) or step
+      for _ = 1, 2 do pg.record(f) end
+      x = leaf(3, 4)
+      for _ = 1, 2 do t.error_contains(function() pg.record(f) end, "a tensor with attach_grad cannot change in place", name) end
+      t.equal(x:totable(), {3, 4})
+      f()  -- not recorded
+      t.equal(x.requires_grad, true)
+      x = pg.zeros(2)
+      pg.record(f)
+    end
+  end
+end)
