@@ -6,6 +6,7 @@
 #include "tensor/anomaly.h"
 #include "tensor/observer.h"
 #include "tensor/range.h"
+#include "tensor/recompute.h"
 #include "tensor/rule.h"
 #include "tensor/tape.h"
 
@@ -259,10 +260,7 @@ class Walk {
   Values rule_gradients(TapeNode& node, Cotangents& cotangents) {
     const size_t n = node.inputs.size();
     SmallVector<Value, 2> outputs;
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      Value& v = outputs.emplace_back(node.outputs[i]);
-      if (is_float(v.dtype())) v.link(&node, uint32_t(i));
-    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) outputs.push_back(rule_output(ctx_, node, i));
     bool needed[64] = {};
     std::vector<char> more;
     std::span<const bool> needs_span(needed, std::min<size_t>(n, 64));
@@ -274,6 +272,11 @@ class Walk {
     Values grads(n);
     SmallVector<Value, 3> wide;
     std::span<const Value> inputs = node.inputs;
+    SmallVector<Value, 3> whole;
+    if (node.again != 0) {
+      for (size_t i = 0; i < n; ++i) whole.push_back(rule_input(ctx_, node, i));
+      inputs = whole;
+    }
     if (widen_rule(ctx_, *node.op, node.attrs, inputs, outputs, cotangents, wide)) inputs = wide;
     Vjp c(ctx_, *node.op, node.attrs, inputs, outputs, cotangents, needs_span, grads);
     if (node.op->vjp_all) {

@@ -242,6 +242,9 @@ inline bool reads_argument(const OpDef& op, DType result) {
 inline uint32_t saved_inputs(const OpDef& op, DType result) {
   return reads_argument(op, result) ? 1u : op.saved_inputs;
 }
+inline uint32_t saved_outputs(const OpDef& op, DType result) {
+  return reads_argument(op, result) ? 0 : op.saved_outputs;
+}
 
 struct AliasOf {
   const OpDef* op;

@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "tensor/recompute.h"
 #include "tensor/rule.h"
 
 namespace pg {
@@ -24,17 +25,20 @@ namespace {
 
 bool all_inputs_saved(const OpDef& op, uint32_t mask) { return (mask | (~0u << op.inputs.size())) == ~0u; }
 
-void save_inputs(TapeNode& node, const OpDef& op, std::span<const Value> inputs, DType result) {
-  const uint32_t saved = saved_inputs(op, result);
+void save_inputs(TapeNode& node, const OpDef& op, std::span<const Value> inputs, const Type& result) {
+  const uint32_t saved = saved_inputs(op, result.dtype);
   const bool all = all_inputs_saved(op, saved);
+  const auto is_small = [&](const Value& v) { return v.is_array() && bytes_of(v.type()) < kWorthRecomputing; };
+  const bool recomputes = op.has(kCheap) && bytes_of(result) >= kWorthRecomputing;  // which reads all inputs
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool keep = all || (saved >> input_definition(op, inputs.size(), i) & 1);
+    const bool keep =
+        all || (saved >> input_definition(op, inputs.size(), i) & 1) || (recomputes && is_small(inputs[i]));
     node.inputs.push_back(keep ? inputs[i] : type_only(inputs[i]));
   }
 }
 
 void save_outputs(TapeNode& node, const OpDef& op, std::span<const Value> outputs) {
-  const uint32_t saved = reads_argument(op, outputs[0].dtype()) ? 0 : op.saved_outputs;
+  const uint32_t saved = saved_outputs(op, outputs[0].dtype());
   for (size_t i = 0; i < outputs.size(); ++i) {
     const bool keep = saved >> std::min(i, op.outputs.size() - 1) & 1;
     node.outputs.push_back(keep ? outputs[i].array_ref() : type_only(outputs[i]).array_ref());
@@ -115,8 +119,9 @@ void record(Context& ctx, const OpDef& op, std::span<const Value> inputs, const 
   node->op = &op;
   node->attrs = attrs;
   node->hosted = any_hosted(inputs);
-  save_inputs(*node, op, inputs, outputs[0].dtype());
+  save_inputs(*node, op, inputs, outputs[0].type());
   save_outputs(*node, op, outputs);
+  save_less(*node);
   link_outputs(node, outputs);
 }
 

@@ -40,6 +40,10 @@ class TapeNode : public TapeLink, public RingLink {
   std::string position;  // script line, in anomaly mode
   bool released = false;
 
+  // Rematerialization: see tensor/recompute.h.
+  uint64_t again = 0;  // by input: its array was dropped; the node behind it has it or computes it
+  uint8_t chain = 0;   // output 1 was dropped; the length of the chain of ops that computes it, else 0
+
   // For leaves only.
   bool leaf = false;
   GradReq req = GradReq::kWrite;

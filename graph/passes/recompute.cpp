@@ -6,13 +6,12 @@
 // computes.
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
+#include "tensor/recompute.h"
 
 namespace pg {
 namespace {
 
-constexpr Bytes kLarge = Bytes(256 << 10);  // smaller values are not worth a step
-constexpr int32_t kFar = 16;                // nodes between a use and the next use
-constexpr int kDepth = 3;                   // length of a chain of ops that recomputes a value
+constexpr int32_t kFar = 16;  // nodes between a use and the next use
 
 class Recompute {
  public:
@@ -54,10 +53,10 @@ class Recompute {
   void choose(int32_t i) {
     Plan& plan = plans_[size_t(i)];
     const Node& node = source_.nodes[size_t(i)];
-    if (plan.returned || !is_cheap(node) || bytes_of(node.types[0]) < kLarge) return;
+    if (plan.returned || !is_cheap(node) || bytes_of(node.types[0]) < kWorthRecomputing) return;
     for (size_t k = 1; k < plan.readers.size(); ++k) {
       const int32_t reader = plan.readers[k];
-      if (reader - plan.readers[k - 1] <= kFar || !can_make(Operand::of(size_t(i)), reader, kDepth)) continue;
+      if (reader - plan.readers[k - 1] <= kFar || !can_make(Operand::of(size_t(i)), reader, kRecomputeDepth)) continue;
       plan.from = reader;
       return claim(Operand::of(size_t(i)), reader);
     }
@@ -67,7 +66,8 @@ class Recompute {
   bool stays(const Operand& value, int32_t at) const {
     if (!value.is_node()) return true;
     const Node& node = source_.node(value);
-    if (node.kind == NodeKind::kInput || node.kind == NodeKind::kConstant || bytes_of(source_.type(value)) < kLarge)
+    if (node.kind == NodeKind::kInput || node.kind == NodeKind::kConstant ||
+        bytes_of(source_.type(value)) < kWorthRecomputing)
       return true;
     if (value.output > 0) return false;
     return plan(value).from < 0 &&
@@ -114,16 +114,12 @@ class Recompute {
       if (stays(o, at)) return rewrite_.translated(o);
       return is_planned(o, at) ? made_again(o) : make(o, at);
     };
+    const Recomputation how = recomputation(*node.op, node.inputs.size());
     Operands inputs;
-    if (node.is<"batch_norm_train">()) {
-      const Operand mean = rewrite_.translated(Operand::of(size_t(value.node), 1)),
-                    rstd = rewrite_.translated(Operand::of(size_t(value.node), 2));
-      inputs = {have(node.inputs[0]), mean, rstd, have(node.inputs[3]), have(node.inputs[4])};
-    } else {
-      for (const Operand& operand : node.inputs) inputs.push_back(have(operand));
-    }
-    const OpDef& op = node.is<"batch_norm_train">() ? op_named<"batch_norm_apply">() : *node.op;
-    return rewrite_.emit(op, inputs, make_attrs(op), node.line);
+    for (int32_t k : how.operands)
+      inputs.push_back(k >= 0 ? have(node.inputs[size_t(k)])
+                              : rewrite_.translated(Operand::of(size_t(value.node), size_t(~k))));
+    return rewrite_.emit(*how.op, inputs, make_attrs(*how.op), node.line);
   }
 
   const Graph source_;
