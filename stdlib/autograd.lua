@@ -428,9 +428,11 @@ function autograd.checkpoint(f, ...)
   local function run() return {f(unpack(arguments, 1, n))} end
   local results = without_sparse(run)
   local outputs = tree.flatten(results)
-  local recorded = {}
-  for _, y in ipairs(outputs) do
-    if core.is_tensor(y) and core.requires_grad(y) then recorded[#recorded + 1] = y end
+  local recorded, positions = {}, {}  -- an output that f got from outside keeps the history that it has
+  for i, y in ipairs(outputs) do
+    if core.is_tensor(y) and core.recorded_since(y, mark) then
+      recorded[#recorded + 1], positions[#positions + 1] = y, i
+    end
   end
   if #recorded == 0 then return unpack(results, 1, #results) end
   core.record_checkpoint(recorded, mark, function(outside, ...)
@@ -446,15 +448,11 @@ function autograd.checkpoint(f, ...)
     core.set_random_state(nil, seed_now, tick_now)
     if not ok then core.reraise(again) end
     local heads, dys = {}, {n = 0}
-    local k = 0
-    for _, y in ipairs(again) do
-      if core.is_tensor(y) and core.requires_grad(y) then
-        k = k + 1
-        if cotangents[k] then
-          heads[#heads + 1] = y
-          dys.n = dys.n + 1
-          dys[dys.n] = cotangents[k]
-        end
+    for k, i in ipairs(positions) do
+      if cotangents[k] then
+        heads[#heads + 1] = again[i]
+        dys.n = dys.n + 1
+        dys[dys.n] = cotangents[k]
       end
     end
     local found = core.gradients(heads, outside, dys, {create_graph = create, retain_graph = create, first = first})

@@ -388,6 +388,7 @@ void trace_backward(Context& ctx, Tracer& tracer, Walk& walk, std::span<const Va
   const std::vector<TapeNode*> leaves = walk.leaves();
   Values wanted;
   for (TapeNode* leaf : leaves) wanted.push_back(tracer.value_of(leaf));
+  tracer.check_inside(heads, wanted, options.first);
   Values grads = tracer.gradient(ctx, heads, cotangents, wanted, options.create_graph, options.first);
   walk.release_needed();
   ScopedFlag recording(ctx.recording, options.create_graph);
@@ -404,6 +405,7 @@ void trace_backward(Context& ctx, Tracer& tracer, Walk& walk, std::span<const Va
 Values trace_gradients(Context& ctx, Tracer& tracer, Walk& walk, std::span<const Value> heads,
                        std::span<const Value> cotangents, std::span<const Value> wanted,
                        const BackwardOptions& options) {
+  tracer.check_inside(heads, wanted, options.first);
   Values reached, out(wanted.size());
   std::vector<size_t> places;
   for (size_t i = 0; i < wanted.size(); ++i) {

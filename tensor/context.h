@@ -44,7 +44,10 @@ class Tracer : public Interpreter {
   // Returns the content of a tensor with content `old` after op stored `now` in it. A leaf stays one. See check_write.
   virtual Value write(Context& ctx, const std::string& op, const Value& old, const Value& now) = 0;
   virtual Value value_of(TapeNode* leaf) = 0;
-  // Returns one gradient per value in `wanted`, zeros where none flows. The walk ends below the sequence `first`.
+  // Throws if gradients flow from a head to one of `wanted` through nodes of the tape from before the trace, which
+  // cannot hold their ops. The walk ends below the sequence `first`.
+  virtual void check_inside(std::span<const Value> heads, std::span<const Value> wanted, uint64_t first) = 0;
+  // Returns one gradient per value in `wanted`, zeros where none flows. The walk ends below `first`.
   virtual Values gradient(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
                           std::span<const Value> wanted, bool create_graph, uint64_t first) = 0;
   virtual Value read_gradient(TapeNode& leaf) = 0;

@@ -143,8 +143,8 @@ void link_custom(State& state, const std::string& name, Values inputs, Values& o
                  Reference function, Absent absent) {
   std::vector<int> saved_outputs(saved.size(), -1);
   for (size_t i = 0; i < saved.size(); ++i)
-    for (size_t k = 0; k < outputs.size(); ++k)
-      if (saved[i].array_ref() == outputs[k].array_ref()) saved_outputs[i] = int(k), saved[i] = saved[i].detached();
+    for (size_t k = 0; k < outputs.size(); ++k)  // an input that is an output too has the history of the input
+      if (!saved[i].has_node() && saved[i].array_ref() == outputs[k].array_ref()) saved_outputs[i] = int(k);
   auto keep = std::make_shared<LuaBackward>(state, std::move(function), std::move(saved_outputs), absent);
   TapeNode* node = record_custom(
       state.ctx, name, inputs, outputs,
@@ -186,6 +186,13 @@ int record_function(lua_State* L, State& state) {
 // tape_position() → the sequence number of the next tape entry.
 int tape_position(lua_State* L, State& state) {
   lua_pushnumber(L, double(state.ctx.next_sequence));
+  return 1;
+}
+
+// recorded_since(x, position) → whether x is the result of a tape entry that is not older.
+int recorded_since(lua_State* L, State& state) {
+  const TapeNode* node = check_value(L, state, 1, "checkpoint", "x").node();
+  lua_pushboolean(L, node && !node->leaf && node->sequence >= uint64_t(lua_tonumber(L, 2)));
   return 1;
 }
 
@@ -233,7 +240,8 @@ void open_functions(lua_State* L, State& state) {
   register_functions(L, state,
                      {{"record_custom", entry<record_function>},
                       {"record_checkpoint", entry<record_checkpoint>},
-                      {"tape_position", entry<tape_position>}});
+                      {"tape_position", entry<tape_position>},
+                      {"recorded_since", entry<recorded_since>}});
 }
 
 }  // namespace pg::vm

@@ -84,9 +84,7 @@ void TraceSession::capture(lua_State* L, Box& box, int i) {
     link_leaf(symbol, node);
     symbol.link(node, 0);
   } else if (node) {
-    Ref<TapeNode> history(new TapeNode);  // a walk of backward ends here, since it cannot leave the trace
-    history->leaf = true;
-    symbol.link(history.get(), 0);
+    link_outside(symbol, c.before);
   }
   value = std::move(symbol);
   need_stack(L, 4, "trace");
@@ -201,6 +199,12 @@ int32_t TraceSession::input_of(lua_State* L, int i) {
   Captured& c = captured.back();
   set_value(*box, c.before);
   return int32_t(captured.size()) - 1;
+}
+
+void TraceSession::refuse(const std::string& why) {
+  plain = true;
+  if (failed.empty()) failed = why;
+  throw Error(why);
 }
 
 std::string TraceSession::position() {

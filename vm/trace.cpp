@@ -32,17 +32,24 @@ int collect_trace(lua_State* L) {
   return 0;
 }
 
-// Sets the state and the context up for tracing, during a call.
+// Sets the state and the context up for tracing, during a call. Ends the scopes that the call has left open, which it
+// could not end itself if it was interrupted.
 class Tracing {
  public:
   Tracing(State& state, TraceSession& session)
-      : state_(state), interpreter_(state.ctx.interpreter), trace_(state.trace) {
+      : state_(state),
+        interpreter_(state.ctx.interpreter),
+        trace_(state.trace),
+        first_token_(state.next_token),
+        anomaly_(state.ctx.detect_anomaly) {
     state.trace = &session;
     state.ctx.interpreter = &session;
   }
   ~Tracing() {
     state_.trace = trace_;
     state_.ctx.interpreter = interpreter_;
+    std::erase_if(state_.modes, [&](const ModeScope& m) { return m.token >= first_token_; });
+    state_.ctx.detect_anomaly = anomaly_;
   }
   Tracing(const Tracing&) = delete;
 
@@ -50,9 +57,12 @@ class Tracing {
   State& state_;
   Interpreter* interpreter_;
   TraceSession* trace_;
+  uint64_t first_token_;
+  bool anomaly_;
 };
 
-// trace(f, n, …) → ok, then the trace and the results of f, or the error. f cannot yield across this frame.
+// trace(f, n, …) → ok, then the trace and the results of f, or the error and whether f can only run as plain Lua. f
+// cannot yield across this frame.
 int trace_function(lua_State* L, State& state) {
   state.update_modes();
   if (state.trace) throw Error("trace: a trace is in progress");
@@ -82,11 +92,12 @@ int trace_function(lua_State* L, State& state) {
     return lua_gettop(L);
   }
   lua_pushboolean(L, false);
-  if (status && session.failed == "error")
+  if (status && (session.plain || session.failed == "error"))
     lua_pushvalue(L, -2);
   else
     lua_pushstring(L, session.failed.c_str());
-  return 2;
+  lua_pushboolean(L, session.plain);
+  return 3;
 }
 
 // trace:captured() → the captured tensors in the order of the arguments of run, each {box =, written =}.

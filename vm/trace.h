@@ -66,6 +66,7 @@ class TraceSession final : public GraphBuilder {
 
   Value read_gradient(TapeNode& leaf) override;
   void write_gradient(TapeNode& leaf, Value gradient) override;
+  [[noreturn]] void refuse(const std::string& why) override;
   std::string position() override;
   Mode training_mode(Context& ctx) override;
   Mode recording_mode(Context& ctx) override;
@@ -87,6 +88,7 @@ class TraceSession final : public GraphBuilder {
   std::optional<bool> guards_recording, guards_training;
   bool records = false;  // a result was recorded inside, although the call was not recorded
   std::string failed;    // the first error that fails the trace even if the script catches it
+  bool plain = false;    // the function can only run as plain Lua: see refuse
   Reference boxes;       // a Lua table: index in `captured` → tensor
 
  private:

@@ -217,7 +217,7 @@ Graph Program::optimized() const {
 }
 
 bool Program::records(const Context& ctx, std::span<const Value> inputs) const {
-  return ctx.recording && (!leaves_.empty() || any_flow(inputs));
+  return ctx.recording && (!leaves_.empty() || reads_flows_ || any_flow(inputs));
 }
 
 std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Value> inputs) {

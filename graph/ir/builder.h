@@ -34,6 +34,7 @@ class GraphBuilder : public Tracer {
   Value leaf(Context& ctx, const Value& value, TapeNode* leaf) override;
   Value write(Context& ctx, const std::string& op, const Value& old, const Value& now) override;
   Value value_of(TapeNode* leaf) override;
+  void check_inside(std::span<const Value> heads, std::span<const Value> wanted, uint64_t first) override;
   Values gradient(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,
                   std::span<const Value> wanted, bool create_graph, uint64_t first) override;
   Value read_gradient(TapeNode& leaf) override;
@@ -64,12 +65,17 @@ class GraphBuilder : public Tracer {
 
   // Makes this symbol the value of the leaf.
   void link_leaf(const Value& value, TapeNode* leaf);
+  // Links the symbol to a node that ends walks over the trace, in place of the history that the value has outside.
+  void link_outside(Value& symbol, const Value& outside);
 
   // If the value is the result of a write, returns what the write stored. Otherwise returns the value.
   Value stored(const Value& value) const;
 
   // Records that the script read this property of a type.
   virtual void guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer);
+
+  // The function that is traced does what no graph can hold. Throws.
+  [[noreturn]] virtual void refuse(const std::string& why);
 
   // Called for each node of a trace. The defaults are those of the parent.
   virtual std::string position() { return parent_ ? parent_->position() : std::string(); }
@@ -99,6 +105,8 @@ class GraphBuilder : public Tracer {
   Attrs with_random_key(Context& ctx, const OpDef& op, const Attrs& attrs);
   void record_path(Context& ctx, const Node& node, std::span<const Value> inputs, std::span<Value> outputs);
 
+  class OutsideWalk;
+  const Value* outside_of(const TapeNode* node) const;
   Operand captured(const Value& value);
   const Value* steps_of(const Value& stack) const;
   Values add_rows(Context& ctx, const OpDef& add, std::span<Value> inputs, const Value& steps);
@@ -109,6 +117,7 @@ class GraphBuilder : public Tracer {
   uint64_t id_;
   std::unordered_map<const Array*, std::pair<Ref<Array>, int32_t>> constants_;
   std::unordered_map<TapeNode*, Value> leaves_;
+  std::unordered_map<const TapeNode*, Value> outside_;  // see link_outside
   std::unordered_map<std::string, int32_t> lines_;
   std::vector<std::pair<Operand, Value>> unlimited_;  // each stack and its number of steps
   std::vector<uint64_t> sequences_;                   // the tape's sequence number when each node was made

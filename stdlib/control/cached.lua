@@ -64,8 +64,9 @@ function cached.probe(f)
   if not ok or not traced then core.reraise(ok and message or traced) end
 end
 
---- cached.once(f, undo) -> what f() returns, traced and run once. If undo is true, its assignments are undone.
-function cached.once(f, undo)
+--- cached.once(f, undo, plain) -> what f() returns, traced and run once. If undo is true, its assignments are undone.
+--- If f can only run as plain Lua, returns plain() instead.
+function cached.once(f, undo, plain)
   local w = logs.new()
   local mark = inspect.next_serial()
   local graphs = core.graphs
@@ -76,6 +77,7 @@ function cached.once(f, undo)
   end))
   if not traced[1] or not traced[2] then
     logs.roll_back(w, w:difference())
+    if plain and traced[1] and traced[4] then return plain() end
     core.reraise(traced[1] and traced[3] or traced[2])
   end
   local list = {n = traced.n - 3, unpack(traced, 4, traced.n)}
@@ -164,8 +166,9 @@ end
 -- results.
 local function traced_call(site)
   local call = site.call
-  local function run() return site.f(core.require("control.traced"), unpack(call, 1, call.n)) end
-  if not core.tracing() then return "", cached.once(run) end
+  local function run_in(engine) return site.f(core.require(engine), unpack(call, 1, call.n)) end
+  local function run() return run_in("control.traced") end
+  if not core.tracing() then return "", cached.once(run, false, function() return run_in("control.plain") end) end
   local before, spec, values = {}, {}, {}
   each_upvalue(call.functions, function(_, _, value) before[#before + 1] = value == nil and cached or value end)
   local results = pack(xpcall(run, core.keep_traceback))

@@ -407,7 +407,10 @@ function trace.run(cache, n, arguments, attempt)
   local changes = w:difference(true)
   logs.roll_back(w, changes)
   if not results[1] then core.reraise(results[2]) end
-  if not results[2] then core.reraise(results[3]) end
+  if not results[2] then
+    if results[4] then return nil, "a gradient in it flows through a tensor that was computed before the call" end
+    core.reraise(results[3])
+  end
   local templates = build_templates(w, results[3], changes, results, mark, hooks)
   if templates.problem then return nil, templates.problem end
   warn_of_outsiders(cache, w)
