@@ -66,7 +66,9 @@ void set_timer(int64_t milliseconds) {
   setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
-bool in_library(lua_State* L, lua_Debug* at) { return lua_getinfo(L, "S", at) && vm::is_library_source(at->source); }
+bool in_library(lua_State* L, lua_Debug* at) {
+  return lua_getinfo(L, "S", at) && vm::is_library_source(at->source) && !vm::is_interpreter_source(at->source);
+}
 
 void raise_interrupted(lua_State* L, lua_Debug* at) {
   if (!seen) return void(vm::Job::stop_here(L));

@@ -43,7 +43,10 @@ bool Job::stop_here(lua_State* L) {
   if (L == job->coroutine_ && lua_isyieldable(L)) return lua_yield(L, 0), true;
   leave_hook(L);
   job->hand_over();
-  if (job->ending_) raise_past_handlers(L);
+  if (job->ending_) {
+    set_hook(L, *job->state_, stop_loop, LUA_MASKCOUNT, 1);
+    end_script(L, job->grace_);
+  }
   return true;
 }
 
@@ -54,12 +57,12 @@ void Job::stop_soon(lua_State* L) {
 }
 
 void Job::stop_loop(lua_State* L, lua_Debug* where) {
-  const Job* const job = current;
+  Job* const job = current;
   if (!job) return;
   const lua_Hook polling = job->state_->polling_hook;
   const bool ends = job->ending_ || job->state_->ctx.cancels_all;
   set_hook(L, *job->state_, stop_loop, LUA_MASKCOUNT, ends ? 1 : kCount);
-  if (job->ending_ || (ends && !polling)) raise_past_handlers(L);
+  if (job->ending_ || (ends && !polling)) return end_script(L, job->grace_);
   if (polling) return polling(L, where);
   stop_here(L);
 }

@@ -1,5 +1,7 @@
 #include "vm/past_handlers.h"
 
+#include "vm/traceback.h"
+
 namespace pg::vm {
 namespace {
 
@@ -33,6 +35,16 @@ void raise_past_handlers(lua_State* L) {
   lua_setallocf(L, refuse_once, &refusal);
   if (refusal.collects) lua_gc(L, LUA_GCSTOP, 0);
   lua_newuserdata(L, 16);
+}
+
+void end_script(lua_State* L, int& grace) {
+  lua_Debug at;
+  const bool in_library = lua_getstack(L, 0, &at) && lua_getinfo(L, "S", &at) && is_library_source(at.source) &&
+                          !is_interpreter_source(at.source);
+  if (in_library && grace > 0)
+    --grace;
+  else
+    raise_past_handlers(L);
 }
 
 }  // namespace pg::vm

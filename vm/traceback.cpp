@@ -275,6 +275,8 @@ bool push_mark(lua_State* L) {
 
 bool is_library_source(const char* source) { return std::strncmp(source, "@stdlib/", 8) == 0; }
 
+bool is_interpreter_source(const char* source) { return !std::strcmp(source, "@stdlib/hybrid/frames.lua"); }
+
 void push_error_text(lua_State* L, int error) {
   const int i = error < 0 ? lua_gettop(L) + error + 1 : error, top = lua_gettop(L);
   if (lua_isstring(L, i)) return lua_pushvalue(L, i);

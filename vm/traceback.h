@@ -37,6 +37,8 @@ bool push_mark(lua_State* L);
 
 // Whether a chunk with this source (lua_Debug::source) belongs to the library.
 bool is_library_source(const char* source);
+// Whether it is the interpreter of traces, which runs code of scripts.
+bool is_interpreter_source(const char* source);
 
 // The traceback of the error at the stack index, in a message handler: the stored one if the error was raised again.
 Traceback traceback_of(lua_State* L, int error);

@@ -266,3 +266,55 @@ TEST_CASE("host limits: a call that an op ends has a message with its place") {
   CHECK(host.message().find("host.lua:") == 0);
   CHECK(host.message().find("the limit of 2000 µs of one call is reached") != std::string::npos);
 }
+
+TEST_CASE("host limits: a call that ends leaves no scope open") {
+  enum { kInstructions, kTime, kInterrupt, kJob };
+  const char* const loop = "print('go') while true do end";
+  const std::string bodies[] = {
+      "pg.record(function() LOOP end)",
+      "pcall(pg.record, function() LOOP end)",
+      "coroutine.wrap(function() pg.record(function() LOOP end) end)()",
+      "pg.train_mode(function() LOOP end)",
+      "pg.grad(function(x) LOOP end)(pg.ones(2))",
+      "pg.debug(function() LOOP end)",
+      "pg.jit(function(x) LOOP end)(pg.ones(2))",
+      "pg.jit(function(x) return pg.record(function() LOOP end) end)(pg.ones(2))",
+      "pg.jit(function(x) pcall(pg.train_mode, function() LOOP end) return x end)(pg.ones(2))",
+      "pg.jit(function(x) return pg.autograd.detect_anomaly(function() LOOP end) end)(pg.ones(2))",
+      "pg.jit(function(x) return pg.debug(function() LOOP end) end)(pg.ones(2))",
+      "pg.loop(3, function(i, s) LOOP end, pg.ones(1))",
+      "pg.cond(pg.ones{}:gt(0), function() LOOP end, function() LOOP end)",
+      "pg.profile(function() LOOP end)",
+      "pg.autograd.detect_anomaly(function() LOOP end)",
+      "pg.scope(function() LOOP end)",
+  };
+  for (int ending : {kInstructions, kTime, kInterrupt, kJob})
+    for (std::string body : bodies) {
+      CAPTURE(ending);
+      CAPTURE(body);
+      LimitedHost host([&](perigee_state_config& c) {
+        if (ending == kInstructions) c.instruction_limit = 1000000;
+        if (ending == kTime) c.time_limit_us = 100000;
+        if (ending < kInterrupt) return;
+        c.print = [](void* user, const char*, size_t) { perigee_interrupt(static_cast<LimitedHost*>(user)->state); };
+      });
+      body.replace(body.find("LOOP"), 4, loop);
+      while (body.find("LOOP") != body.npos) body.replace(body.find("LOOP"), 4, loop);
+      REQUIRE(host.completes("pg = require 'perigee' f = pg.jit(function(x) return x * 3 end) function run() " + body +
+                             " end"));
+      if (ending == kJob) {
+        perigee_job* job = nullptr;
+        int done = 0;
+        REQUIRE(perigee_job_start(host.state, "run", nullptr, 0, &job) == PERIGEE_OK);
+        CHECK(perigee_job_step(job, 20000, &done) == PERIGEE_CANCELLED);
+        perigee_job_release(job);
+      } else {
+        CHECK(host.run("run()") == (ending == kInterrupt ? PERIGEE_CANCELLED : PERIGEE_BUDGET_EXCEEDED));
+      }
+      CHECK(host.completes("assert(not pg.is_recording() and not pg.is_training())"));
+      CHECK(host.completes("for i = 1, 3 do f(pg.ones(2)) end assert(f:cache_info().traces == 1)"));
+      CHECK(host.completes("pg.profile(function() pg.ones(2) end)"));
+      CHECK(host.completes("pg.ones(1):mul(-1):log()"));
+      CHECK(host.completes("assert(pg.loop(3, function(i, s) return s + i end, pg.ones(1)):item() == 7)"));
+    }
+}

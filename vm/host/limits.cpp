@@ -82,6 +82,7 @@ void Limits::protect(bool opened) {
 void Limits::begin(Context* context) {
   reason_ = PERIGEE_OK;
   described_ = false;
+  grace_ = vm::kGrace;
   message_.clear();
   traceback_.clear();
   meter_ = {0, instructions_, context ? &context->cancel : nullptr};
@@ -155,7 +156,7 @@ void Limits::hook(lua_State* L, lua_Debug*) {
   if (!limits->ended()) return void(vm::Job::stop_here(L));
   limits->describe(L);
   limits->set_hook(1);
-  vm::raise_past_handlers(L);
+  vm::end_script(L, limits->grace_);
 }
 
 void Limits::tick(lua_State* L) {

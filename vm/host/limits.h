@@ -88,6 +88,7 @@ class Limits {
   WorkMeter* outer_meter_ = nullptr;
   std::optional<Watchdog::Key> deadline_;
   bool described_ = false;
+  int grace_ = 0;  // instructions of the library that a call that has ended may still run
   std::string message_, traceback_;
 
   Ref<MemoryAccount> account_;
