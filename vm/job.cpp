@@ -462,9 +462,11 @@ int Job::push_results(lua_State* L) const {
   lua_State* const T = coroutine_;
   const int count = lua_gettop(T) - 1;
   need_stack(L, count + 4, "job");
-  need_stack(T, count + 4, "job");
-  for (int i = 2; i <= count + 1; ++i) lua_pushvalue(T, i);
-  lua_xmove(T, L, count);
+  if (!lua_checkstack(T, 1)) throw std::bad_alloc();
+  for (int i = 2; i <= count + 1; ++i) {  // one by one: the stack of T may have no room for as many again
+    lua_pushvalue(T, i);
+    lua_xmove(T, L, 1);
+  }
   return count;
 }
 

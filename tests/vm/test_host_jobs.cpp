@@ -43,6 +43,11 @@ function talk()
   return 1
 end
 function odd() return {} end
+function many(n)
+  local t = {}
+  for i = 1, n do t[i] = i end
+  return unpack(t)
+end
 callable = setmetatable({}, {__call = function(_, x) return x end})
 function same(x) return x end
 number = 3
@@ -125,6 +130,21 @@ TEST_CASE("a job runs in slices and gives its results") {
   CHECK(perigee_job_results(job, nullptr, 0, &count) == PERIGEE_OK);
   CHECK(count == 5);
   perigee_job_release(job);
+}
+
+TEST_CASE("a job may have as many results as a call") {
+  Host host;
+  for (int wanted : {4000, 7000, 7900}) {
+    perigee_job* job = host.start("many", wanted);
+    finish(job);
+    std::vector<perigee_value> results(static_cast<size_t>(wanted));
+    size_t count = 0;
+    REQUIRE(perigee_job_results(job, results.data(), results.size(), &count) == PERIGEE_OK);
+    CHECK(count == size_t(wanted));
+    CHECK(results.back().as.number == wanted);
+    CHECK(perigee_job_results(job, nullptr, 0, &count) == PERIGEE_OK);
+    perigee_job_release(job);
+  }
 }
 
 TEST_CASE("a model with state takes its turn in a job and in the host") {

@@ -10,9 +10,11 @@
  * Threads. Runtimes, models and tensors may be used from any thread. A state may be used from one thread at a time, not
  * always the same, and not by a callback of its own. Only perigee_interrupt may be called while a state is in use. A
  * thread needs a stack of 128 KiB; what scripts nest on it takes at most half of what is left. After fork the child may
- * go on with all handles that were not in use.
+ * go on with all handles that were not in use, but for jobs that have begun, which it may only release.
+ * Callbacks. They return normally: a C++ exception or longjmp that leaves one has no promised effect.
  * The host's process. The library sets no signal handler and no locale, and reads no environment variable of its own;
- * libraries that it loads may read theirs, such as OMP_NUM_THREADS. */
+ * libraries that it loads may read theirs: OMP_NUM_THREADS, and LuaJIT's LUA_PATH and LUA_CPATH in a state without a
+ * sandbox. LuaJIT itself raises FE_INVALID, so floating-point traps must be off. */
 #ifndef PERIGEE_H
 #define PERIGEE_H
 #include <stddef.h>
