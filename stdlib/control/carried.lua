@@ -72,16 +72,24 @@ local function refuse(op, p, what, before, hint)
       or ("pass it as a state: pg.%s(function(…, states) … return out, states end, …, states)"):format(op))
 end
 
+--- carried.replaced(change) -> whether a change of a log put tensors in the place of as many others, and the place.
+function carried.replaced(change)
+  local p = place.of_change(change)
+  if is_tensor(change.before) then return is_tensor(change.after), p end
+  p.parts = parts_of(change.before)
+  return is_alike(p.parts, parts_of(change.after)), p
+end
+
 -- Returns the place of a change if the body put other tensors there. Raises if it put tensors in a place that held
 -- something else, or, in a branch, something else in place of tensors.
 local function assigned_place(op, w, change)
-  local p, after = place.of_change(change), change.after
+  local replaced, p = carried.replaced(change)
+  if replaced then return p end
+  local after = change.after
   if is_tensor(after) then
-    if is_tensor(change.before) then return p end
-    refuse(op, p, "a tensor", place.show(change.before), "give it a tensor first (then it is carried from step to step)")
+    refuse(op, p, "a tensor", place.show(change.before),
+      "give it a tensor first" .. (op == "cond" and "" or " (then it is carried from step to step)"))
   end
-  p.parts = parts_of(change.before)
-  if is_alike(p.parts, parts_of(after)) then return p end
   if reaches_made(w, after, {count = 0}) then
     refuse(op, p, "a table of tensors", p.parts and "another one" or place.show(change.before),
       "only the tensors of a plain table can change, not its keys or other values, so give it such a table first")

@@ -4,10 +4,13 @@ local args = core.require("support.args")
 local autograd = core.require("autograd")
 local argument_types = core.require("nn.argument_types")
 local calls = core.require("nn.block_call")
+local carried = core.require("control.carried")
 local discover = core.require("nn.discover")
 local logs = core.require("hybrid.access_log")
 local run_hooks = core.require("hybrid.run_hooks")
 local graph = core.require("graph")
+local place = core.require("hybrid.place")
+local tree = core.require("tree")
 local is_param = core.require("param").is
 local native = core.graph
 local export = {}
@@ -96,9 +99,9 @@ local function find_leaves(value, list)
   end
 end
 
--- Traces body(…) in these modes, including the gradients of Functions, and undoes what it assigned. Returns the trace
--- and the packed results of pcall.
-local function run(root, body, arguments, in_modes)
+-- Traces body(…) in these modes, including the gradients of Functions, and undoes what it assigned. Returns the trace,
+-- the packed results of pcall, and the changes. end_of(results) runs in the trace after the body and returns results.
+local function trace_once(root, body, arguments, in_modes, end_of)
   local w = logs.new{root = root, n = arguments.n, arguments = arguments}
   local graphs = core.graphs
   local off = graphs.off
@@ -107,12 +110,73 @@ local function run(root, body, arguments, in_modes)
   end
   local outcome = pack(xpcall(core.finally, core.keep_traceback, undo, in_modes, function()
     graphs.off, graphs.exporting = off + 1, true
-    return core.trace(function(...) return logs.run(w, body, ...) end, arguments.n, unpack(arguments, 1, arguments.n))
+    return core.trace(function(...)
+      local results = end_of(pack(logs.run(w, body, ...)))
+      return unpack(results, 1, results.n)
+    end, arguments.n, unpack(arguments, 1, arguments.n))
   end))
-  logs.roll_back(w, w:difference())
+  local changes = w:difference()
+  logs.roll_back(w, changes)
   if not outcome[1] then core.reraise(outcome[2]) end
   if not outcome[2] then core.reraise(outcome[3]) end
-  return outcome[3], outcome
+  return outcome[3], outcome, changes
+end
+
+-- Returns the places where the traced function replaced tensors by others of the same types. Warns of numbers, flags
+-- and texts that it changed.
+local function find_states(op, changes)
+  local places = {}
+  for _, change in ipairs(changes) do
+    local replaced, p = carried.replaced(change)
+    local kind = type(change.before)
+    if replaced then
+      p.was = change.before
+      places[#places + 1] = p
+    elseif kind == "number" or kind == "boolean" or kind == "string" then
+      core.warn(("%s: the function changes %s from %s to %s, which its graph does not; a tensor would be a state of the graph"):format(
+        op, place.name(p), place.show(change.before), place.show(change.after)))
+    end
+  end
+  return places
+end
+
+-- Traces the function so that the tensors that it replaces become states of the graph: each such place gets a tensor of
+-- its own, and its end writes there in place what the place holds then.
+local function trace_states(op, places, trace_it)
+  local before = carried.read(op, places)
+  local states, is_state = {}, {}
+  for k, x in ipairs(before) do
+    states[k] = is_param(x) and x or x:detach():clone()
+    is_state[states[k]] = true
+  end
+  local function alias(x)
+    if core.is_tensor(x) and is_state[x] then return x:clone() end
+    return x
+  end
+  carried.write(places, states)
+  local function store(results)
+    for i = 1, results.n do results[i] = tree.map(alias, results[i]) end
+    local now = carried.read(op, places)
+    for k, x in ipairs(now) do now[k] = rawequal(x, states[k]) and x or alias(x) end
+    for k, x in ipairs(now) do
+      local was, is = core.describe(states[k]), core.describe(x)  -- reading the shapes would fix them in the graph
+      if was ~= is then core.fail(op, "a state of the function changes from %s to %s (expected the same type)", was, is) end
+      if not rawequal(x, states[k]) then states[k]:copy_(x) end
+    end
+    return results
+  end
+  return core.finally(function() carried.restore(places) end, trace_it, function(results)
+    return autograd.pause(function() return store(results) end)
+  end)
+end
+
+-- Traces body(…) in these modes and undoes what it assigned. Returns the trace and the packed results of pcall.
+local function run(op, root, body, arguments, in_modes)
+  local function trace_it(end_of) return trace_once(root, body, arguments, in_modes, end_of) end
+  local trace, outcome, changes = trace_it(function(results) return results end)
+  local places = find_states(op, changes)
+  if not places[1] then return trace, outcome end
+  return trace_states(op, places, trace_it)
 end
 
 local function in_predict_mode(f) return autograd.pause(f, {train = false}) end
@@ -165,7 +229,7 @@ function export.trace(op, block, inputs)
   if inputs ~= nil and not argument_types.noted[block] then
     autograd.pause(function() block(unpack(arguments, 1, arguments.n)) end, {train = false})
   end
-  local trace, outcome = run(block, function(...) return calls.traced(block, ...) end, arguments, in_predict_mode)
+  local trace, outcome = run(op, block, function(...) return calls.traced(block, ...) end, arguments, in_predict_mode)
   local known = {}
   for i, entry in ipairs(discover.parameters(block)) do known[entry.tensor] = describe_parameter(entry, 1e6 + i) end
   return model_of(op, {name = block._name, root = block, known = known}, arguments, trace, outcome)
@@ -198,7 +262,7 @@ function export.step(jitted, path, opts)
     local arguments, named = arguments_of("export", jitted, inputs), {}
     local trace, outcome = core.finally(run_hooks.finish, function()
       run_hooks.collect(named)
-      return run(jitted.f, jitted.f, arguments, function(f) return f() end)
+      return run("export", jitted.f, jitted.f, arguments, function(f) return f() end)
     end)
     local known = {}
     for i, entry in ipairs(named) do known[entry.tensor] = describe_named(entry, 1e6 + i) end

@@ -124,3 +124,56 @@ t.test("an exported step keeps rates per parameter and dropout", function()
     t.check(pg.equal(model(x, y), expected), "step " .. i)
   end
 end)
+
+t.test("tensors that the function assigns become states of the graph", function()
+  local x = pg.tensor{1, 2}
+  local function run(make)
+    local step = make()
+    step(x) step(x)
+    local path = t.tmp("states")
+    local json, tensors = step:export(path)
+    local imported = pg.nn.SymbolBlock.imports(json, nil, tensors)
+    for call = 1, 4 do
+      local a, b = {step(x * call)}, {imported(x * call)}
+      t.equal(#a, #b)
+      for k = 1, #a do t.equal(b[k]:totable(), a[k]:totable(), ("call %d, result %d"):format(call, k)) end
+    end
+  end
+  run(function()
+    local s = pg.zeros(2)
+    return pg.jit(function(a) local old = s s = s + a return s * 1, old end)
+  end)
+  run(function()
+    local h = {pg.zeros(2), at = {pg.ones(2)}}
+    return pg.jit(function(a) h = {h.at[1], at = {h[1] + a}} return h[1], h.at[1] end)
+  end)
+  run(function()
+    local first = pg.ones(2)
+    local o = {a = first, b = pg.zeros(2), c = first}  -- two names of one tensor
+    return pg.jit(function(a) o.a, o.b = o.b, o.a + a return o.a, o.b, o.c * 1 end)
+  end)
+  run(function()
+    local net = pg.nn.block{forward = function(self, a)
+      self.mean = self.mean * 0.5 + a:mean() * 0.5
+      return a - self.mean
+    end}
+    net.mean = pg.constant(pg.zeros{})
+    net:initialize()
+    return net
+  end)
+end)
+
+t.test("what no graph can change is an error or a warning", function()
+  local n, s, flag = 0, pg.zeros(2), false
+  local count = pg.jit(function(a) n = n + 1 flag = true return a * 1 end)
+  count(pg.tensor{1})
+  flag = false
+  local warned = t.warnings(function() count:export(t.tmp("count")) end)
+  t.equal(#warned, 2)
+  t.check(warned[1]:find("changes upvalue 'n' from 1 to 2, which its graph does not", 1, true) or
+          warned[2]:find("changes upvalue 'n' from 1 to 2, which its graph does not", 1, true), warned[1])
+  local grow = pg.jit(function(a) s = pg.cat{s, a} return s * 1 end)
+  grow(pg.tensor{1})
+  t.error_contains(function() grow:export(t.tmp("grow")) end, "a state of the function changes from float32 3 cpu to float32 4 cpu")
+  t.equal(s:totable(), {0, 0, 1})
+end)
