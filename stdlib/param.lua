@@ -274,7 +274,7 @@ function param.convert(p, target)
     rebind(p, p:detach():to{dtype = dtype or before, device = device or p.device}:clone())
     if core.grad_state(p) then core.attach_grad(p, request_of(p)) end
     local sparse = core.require("sparse_grad")
-    if sparse.is(p) then sparse.clear(p) end
+    if sparse.is(p) then sparse.forget(p) end
   elseif e.pending and device then e.pending.device = device end
   if dtype then e.dtype = dtype end
 end

@@ -9,7 +9,7 @@ local ops, grad_state = core.ops, core.grad_state
 local sparse = {}
 
 -- From each table to its lookups, before and after their backward: a list of {index = (flat, 1-based), leaf = the rows}. Its
--- field dense says that the gradient of the table itself holds those of earlier lookups, because p.grad was read.
+-- field holds says that a gradient which adds up may be in the gradient of the table itself in part, as after p.grad was read.
 local lookups = setmetatable({}, {__mode = "k"})
 
 local read_grad, write_grad = core.builtin_getters.grad, core.builtin_setters.grad
@@ -40,28 +40,36 @@ end
 local function is_open(part) return not is_done(part) and (select(3, grad_state(part.leaf))) end
 local function is_alive(part) return is_done(part) or (select(3, grad_state(part.leaf))) end
 
--- Called before lookups of p are added. A new backward replaces the gradients of earlier ones, unless it adds to them.
--- Lookups that no backward can reach any more are forgotten.
-local function begin_lookup(p, parts)
-  if p.grad_req ~= "write" then return filter(parts, is_alive) end
-  filter(parts, is_open)
-  parts.dense = nil
+-- Forgets the gradient of a lookup -> whether a later backward may write it again, since the history was kept.
+local function restart(part)
+  local request, _, is_held = grad_state(part.leaf)
+  if not is_held or core.tracing() then return false end
+  part.done = false
+  core.mark_stale(part.leaf)
+  if request == "add" then part.leaf.grad = nil end
+  return true
 end
 
--- Adds lookups of a traced function after a run. They have a gradient already if the function ran backward.
+-- Adds lookups of a traced function after a run. They have a gradient already if the function ran backward. Lookups that no
+-- backward can reach any more are forgotten.
 local function receive(p, ...)
   if p.grad_req == "null" then return end
-  local parts = lookups[p]
-  begin_lookup(p, parts)
+  local parts, new, reached = lookups[p], {}, false
   for i = 1, select("#", ...), 2 do
     local index, leaf = select(i, ...)
-    parts[#parts + 1] = {index = index, leaf = leaf}
+    new[#new + 1] = {index = index, leaf = leaf}
+    reached = reached or is_done(new[#new])
   end
+  filter(parts, reached and p.grad_req == "write" and is_open or is_alive)
+  for _, part in ipairs(new) do parts[#parts + 1] = part end
 end
 
 -- At the end of a trace: passes on the lookups whose gradient no step of the traced function took.
 local function hand_over(p, parts)
-  if parts.dense then core.mark_fresh(p) end
+  if p.grad_req == "add" then
+    local holds = parts.holds
+    run_hooks.after_run(function() lookups[p].holds = holds end)
+  end
   local values = {p}
   for _, part in ipairs(parts) do
     if is_fresh(part) or not is_done(part) then values[#values + 1], values[#values + 2] = part.index, part.leaf end
@@ -70,43 +78,90 @@ local function hand_over(p, parts)
 end
 
 -- Makes the gradient of earlier lookups dense, for a traced function that reads it.
-local function settle(p)
-  if not sparse.is_fresh(p) then return end
-  autograd.pause(function() sparse.gather(p) end)
-  core.mark_fresh(p)
-  lookups[p].dense = nil
-end
+local function settle(p) autograd.pause(function() sparse.gather(p) end) end
+
+-- A backward in a traced function replaces the gradients of earlier lookups.
+local function replace(p) filter(lookups[p], is_open) end
 
 local function changed_mode()
   local inside = core.in_checkpoint
   return function() if core.in_checkpoint ~= inside then return "whether it runs in pg.checkpoint has changed" end end
 end
 
--- In a trace the leaves are symbols, which end with it. looks_up: the function makes a lookup before it reads the gradient.
+-- Calls f(p) before each run of the function that is being traced.
+local function prepare(p, notes, f)
+  local function run() f(p) end
+  notes.prepared = true
+  core.untraced(run)
+  run_hooks.before_run(run)
+end
+
+-- Returns the lookups of p. Those in a trace are symbols, which end with it. Gradients from before a run become dense when the
+-- traced function uses them; a lookup (looks_up) that gets a gradient of its own does not.
 local function parts_of(p, looks_up)
   if not run_hooks.tracing() then return lookups[p] end
   local notes = run_hooks.notes(lookups[p])
   if not notes.parts then
-    notes.parts = {}
-    local function prepare()
-      if looks_up then begin_lookup(p, lookups[p]) else settle(p) end
-    end
-    core.untraced(prepare)
-    run_hooks.before_run(prepare)
+    notes.parts = {holds = p.grad_req == "add"}
     run_hooks.before_run(changed_mode())
     run_hooks.at_end(function() hand_over(p, notes.parts) end)
   end
+  local apart = looks_up and (p.grad_req == "write" or not run_hooks.recording_inside())
+  if not apart and not notes.prepared then prepare(p, notes, settle) end
   return notes.parts
 end
+
+-- Marks the gradients of p as stale, so that those that a backward writes can be told from others. Returns a function to call
+-- after the backward.
+local function watch(p, parts)
+  local _, own = grad_state(p)
+  local fresh = {}
+  for _, part in ipairs(parts) do
+    if is_done(part) and is_fresh(part) then fresh[#fresh + 1] = part.leaf end
+  end
+  if own then fresh[#fresh + 1] = p end
+  for _, leaf in ipairs(fresh) do core.mark_stale(leaf) end
+  return function()
+    local _, reached = grad_state(p)
+    if reached then parts.holds = true end
+    for _, part in ipairs(parts) do reached = reached or is_fresh(part) end
+    if not reached or p.grad_req ~= "write" then
+      for _, leaf in ipairs(fresh) do core.mark_fresh(leaf) end
+      return
+    end
+    filter(parts, function(part) return is_fresh(part) or not part.done end)
+    local notes = run_hooks.tracing() and run_hooks.notes(lookups[p])
+    if notes and not notes.prepared then prepare(p, notes, replace) end
+  end
+end
+
+-- Runs backward, of which a new one replaces the gradients of earlier ones, unless it adds to them: also those of lookups that
+-- it does not reach.
+local function watched_backward(backward, ...)
+  local ends = {}
+  for p, parts in pairs(lookups) do
+    local inside = run_hooks.tracing() and run_hooks.notes(parts).parts
+    if inside or #parts > 0 and not run_hooks.tracing() then ends[#ends + 1] = watch(p, inside or parts) end
+  end
+  local ok, message = xpcall(backward, core.keep_traceback, ...)
+  for _, finish in ipairs(ends) do finish() end
+  if not ok then core.reraise(message) end
+end
+
+local watches = false            -- whether a parameter with sparse gradients exists
 
 --- sparse.mark(p) makes p a parameter with sparse gradients. From then on reading p.grad makes its gradient dense.
 function sparse.mark(p)
   lookups[p] = {}
+  if watches then return end
+  watches = true
   function core.builtin_getters.grad(x)
     local parts = lookups[x] and parts_of(x)
     if parts and read_grad(x) then sparse.gather(x) end
     return read_grad(x)
   end
+  local backward = core.backward
+  function core.backward(...) watched_backward(backward, ...) end
 end
 
 --- sparse.is(p) -> whether p is a parameter with sparse gradients.
@@ -125,24 +180,26 @@ function sparse.lookup(x, p, options)
   if not lookups[p] then sparse.mark(p) end
   if (p.grad_req or "null") == "null" or not core.is_recording() then return ops.embedding(x, p, options) end
   local parts = parts_of(p, true)
-  begin_lookup(p, parts)
+  filter(parts, is_alive)
   if not is_tracked(p) then return ops.embedding(x, p, options) end
   local rows = autograd.pause(function() return ops.embedding(x, p, options) end)
   local index = x:to("int64"):reshape{-1}
   if options.index_base ~= 1 then index = index + (1 - options.index_base) end
-  local leaf = core.attach_grad(core.detach(rows), "write")
+  local leaf = core.attach_grad(core.detach(rows), p.grad_req)
   parts[#parts + 1] = {index = index, leaf = leaf}
   return ops.reshape_as(leaf, leaf)
 end
 
---- sparse.is_dense(p) -> whether p.grad was read since the backward that wrote it.
-function sparse.is_dense(p) return parts_of(p).dense == true end
+--- sparse.is_partly_dense(p) -> whether a part of the gradient of p has the size of p.
+function sparse.is_partly_dense(p)
+  local parts = parts_of(p)  -- first, since in a trace it may write the gradient of p itself
+  return select(2, grad_state(p)) or p.grad_req == "add" and parts.holds
+end
 
---- sparse.is_fresh(p) -> whether backward has written a gradient of rows of p since the last update.
+--- sparse.is_fresh(p) -> whether backward has written a gradient of p since the last update.
 function sparse.is_fresh(p)
-  local parts = parts_of(p)
-  for _, part in ipairs(parts) do if is_fresh(part) then return true end end
-  return parts.dense == true
+  for _, part in ipairs(parts_of(p)) do if is_fresh(part) then return true end end
+  return (select(2, grad_state(p)))
 end
 
 -- Returns the sum of the rows with equal indices, for each position of index: all sizes are those of index, and none is
@@ -174,25 +231,27 @@ end
 
 --- sparse.gather(p) moves the gradients of lookups to the gradient of p itself, which has the size of p.
 function sparse.gather(p)
-  local parts, grad, any = parts_of(p), core.detach(read_grad(p)), false
+  local parts, done, fresh = parts_of(p), {}, false
   local _, own = grad_state(p)
-  if p.grad_req == "write" and not parts.dense and not own then grad = ops.zeros_like(grad) end
   for _, part in ipairs(parts) do
     -- A backward that wrote the gradient of p itself replaced those of lookups before the last update.
     if is_done(part) and (is_fresh(part) or not (own and p.grad_req == "write")) then
-      grad, any = ops.index_add(grad, 1, part.index, part.leaf.grad:reshape{-1, p:size(2)}), true
+      done[#done + 1], fresh = part, fresh or is_fresh(part)
     end
   end
-  if not any then return end
-  filter(parts, function(part) return not is_done(part) end)
-  parts.dense = true
+  if #done == 0 then return end
+  local grad = core.detach(read_grad(p))
+  if p.grad_req == "write" and not own then grad = ops.zeros_like(grad) end
+  for _, part in ipairs(done) do grad = ops.index_add(grad, 1, part.index, part.leaf.grad:reshape{-1, p:size(2)}) end
+  filter(parts, function(part) return not is_done(part) or restart(part) end)
+  parts.holds = true
   write_grad(p, grad)
+  if fresh then core.mark_fresh(p) end
 end
 
 --- sparse.used_rows(p) -> index, gradient as sparse.rows; of a dense gradient the rows that are not all 0.
 function sparse.used_rows(p)
-  local _, own = grad_state(p)
-  if not own and not sparse.is_dense(p) then return sparse.rows(p) end
+  if not sparse.is_partly_dense(p) then return sparse.rows(p) end
   sparse.gather(p)
   local grad = core.detach(read_grad(p))
   local index = grad:ne(0):any(2):nonzero():reshape{-1}
@@ -206,21 +265,28 @@ end
 
 --- sparse.mark_stale(p) notes an update of p.
 function sparse.mark_stale(p)
-  local parts = parts_of(p)
-  for _, part in ipairs(parts) do if is_done(part) then core.mark_stale(part.leaf) end end
-  parts.dense = nil
+  for _, part in ipairs(parts_of(p)) do if is_done(part) then core.mark_stale(part.leaf) end end
 end
 
---- sparse.clear(p) forgets all lookups.
+--- sparse.clear(p) sets the gradients of lookups to zeros, for a caller that does so with the gradient of p itself. A later
+--- backward may reach the lookups that it has not reached yet.
 function sparse.clear(p)
   local parts = parts_of(p)
+  if sparse.is_fresh(p) then core.mark_fresh(p) end
+  filter(parts, function(part) return not is_done(part) or restart(part) end)
+  parts.holds = false
+end
+
+--- sparse.forget(p) forgets all lookups.
+function sparse.forget(p)
+  local parts = parts_of(p)
   filter(parts, function() return false end)
-  parts.dense = nil
+  parts.holds = false
 end
 
 -- The gradients of a parameter that got another dtype or device no longer fit it. A dense gradient becomes zeros then.
 function sparse:_follow(p)
-  if lookups[p] then sparse.clear(p) end
+  if lookups[p] then sparse.forget(p) end
 end
 param.followers[sparse] = true
 

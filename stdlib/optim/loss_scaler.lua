@@ -77,10 +77,9 @@ function LossScaler:unscale()
   for _, entry in ipairs(self._trainer._entries) do
     local p = entry.tensor
     local rows = sparse.is(p)
-    local dense = rows and sparse.is_dense(p)  -- first, since in a trace it may write the gradient of p itself
+    if rows then sparse.scale(p, divided) end  -- first, since in a trace it may write the gradient of p itself
     local request, fresh = core.grad_state(p)
-    if rows then sparse.scale(p, divided) end
-    if (fresh or dense) and request ~= "null" then sparse.own_grad(p):copy_(divided(sparse.own_grad(p))) end
+    if (fresh or rows and sparse.is_partly_dense(p)) and request ~= "null" then sparse.own_grad(p):copy_(divided(sparse.own_grad(p))) end
   end
   self._unscaled = true
 end

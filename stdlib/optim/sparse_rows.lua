@@ -6,9 +6,8 @@ local rows = {}
 
 -- Returns the index and the gradients of the rows to update, or the whole gradient if all of them are.
 local function select_rows(optimizer, p)
-  local _, own = core.grad_state(p)
   local whole = optimizer.needs_whole or optimizer.lazy_update == false
-  if not whole and not (core.tracing() and (own or sparse.is_dense(p))) then return sparse.used_rows(p) end
+  if not whole and not (core.tracing() and sparse.is_partly_dense(p)) then return sparse.used_rows(p) end
   sparse.gather(p)
   return nil, core.detach(sparse.own_grad(p))
 end

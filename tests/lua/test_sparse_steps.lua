@@ -43,3 +43,83 @@ t.test("a jitted step unscales the gradients of a backward outside of it", funct
     end
   end
 end)
+
+-- Returns the parts of training loops of a layer by name. Each has an eager and a jitted form.
+local function parts_of_loops(layer, trainer)
+  local kept = {}
+  local function loss(x) return pg.record(function() return layer(x):square():sum() end) end
+  local function backward(x) loss(x):backward() end
+  local function norm() return layer.weight.grad:norm() end
+  local function step() trainer:step(1) end
+  local forms = {
+    backward = backward, look = loss, norm = norm, step = step,
+    whole = function(x, y)
+      backward(x)
+      local other = loss(y)
+      trainer:step(1)
+      return other:detach()
+    end,
+    look_and_step = function(x)
+      local other = loss(x)
+      trainer:step(1)
+      return other:detach()
+    end,
+    look_and_read = function(x) return loss(x) + norm() end,
+    twice = function(x, y)
+      backward(x)
+      backward(y)
+      return norm()
+    end,
+  }
+  local jitted = {}
+  for name, f in pairs(forms) do jitted[name] = pg.jit(f) end
+  function forms.keep(x) kept[#kept + 1] = loss(x) end
+  function forms.back()
+    if kept[1] then table.remove(kept, 1):backward() end
+  end
+  function forms.back_twice()  -- the history stays after the first
+    if not kept[1] then return end
+    kept[1]:backward{retain_graph = true}
+    table.remove(kept, 1):backward()
+  end
+  function forms.zero_before(x)
+    local other = loss(x)
+    layer:zero_grad()
+    other:backward()
+  end
+  function forms.both(x, y) pg.autograd.backward{loss(x), loss(y)} end
+  return forms, jitted
+end
+
+-- Without momentum and decay an update of all rows equals that of the rows with a gradient.
+t.test("random training loops agree with those of a dense gradient", function()
+  local names = {"backward", "look", "norm", "step", "whole", "look_and_step", "look_and_read", "twice", "keep", "back",
+                 "back_twice", "both", "zero_before"}
+  for seed = 1, 42 do
+    local request = seed % 2 == 0 and "add" or "write"
+    math.randomseed(seed)
+    local plan = {}
+    for n = 1, 25 do
+      plan[n] = {name = names[math.random(#names)], jit = math.random(2) == 1, x = {math.random(5), math.random(5)}, y = {math.random(5)}}
+    end
+    local log = {}
+    for k, sparse in ipairs{false, true} do
+      local layer = make{sparse_grad = sparse}
+      layer.weight.grad_req = request
+      if seed % 3 == 0 then layer:hybridize() end
+      local trainer = optim.Trainer(layer, "sgd", {learning_rate = 0.01})
+      local forms, jitted = parts_of_loops(layer, trainer)
+      for n, part in ipairs(plan) do
+        local ok, value = pcall((part.jit and jitted or forms)[part.name] or forms[part.name], ids(part.x), ids(part.y))
+        if not ok and not value:find("stale") then error(value, 0) end
+        if part.name == "whole" then layer:zero_grad() end  -- weight.grad does not hold what a jitted step made and took
+        local found = {ok, ok and value and value:item() or 0, layer.weight:reshape(-1):totable()}
+        if k == 1 then log[n] = found end
+        local what = ("seed %d, %d: %s%s"):format(seed, n, part.jit and "jitted " or "", part.name)
+        t.equal(found[1], log[n][1], what)
+        t.close(pg.tensor(found[2]), pg.tensor(log[n][2]), {rtol = 1e-4, atol = 1e-5, what = what})
+        t.close(pg.tensor(found[3]), pg.tensor(log[n][3]), {rtol = 1e-4, atol = 1e-5, what = what})
+      end
+    end
+  end
+end)
