@@ -300,31 +300,15 @@ t.test("lazy_update = false updates all rows, as a dense gradient", function()
 end)
 
 t.test("reading the gradient makes it dense, so that clipping works", function()
-  for way, jit in each_way() do
-    local weights = {}
-    for i, sparse in ipairs{true, false} do
-      local layer = make{sparse_grad = sparse}
-      local trainer = optim.Trainer(layer, "sgd", {learning_rate = 1, momentum = 0.5})
-      local step = jit(function(x)
-        pg.record(function() return (layer(x) * 100):sum() end):backward()
-        pg.utils.clip_global_norm({layer.weight.grad}, 1)
-        trainer:step(1)
-      end)
-      for _, batch in ipairs(batches) do step(ids(batch)) end
-      weights[i] = layer.weight
-      if way == "eager" then
-        pg.record(function() return layer(ids{2, 2, 5}):sum() end):backward()
-        t.equal(layer.weight.grad:sum(2):totable(), {0, 6, 0, 0, 3, 0})
-        layer.weight.grad:mul_(2)
-        t.equal(layer.weight.grad:sum(2):totable(), {0, 12, 0, 0, 6, 0})
-        pg.record(function() return layer(ids{1}):sum() end):backward()
-        t.equal(layer.weight.grad:sum(2):totable(), {3, 0, 0, 0, 0, 0})
-        layer.weight:zero_grad()
-        t.equal(layer.weight.grad:sum():item(), 0)
-      end
-    end
-    if way == "jit" then t.close(weights[1], weights[2], {rtol = 1e-6, what = way}) end
-  end
+  local layer = make()
+  pg.record(function() return layer(ids{2, 2, 5}):sum() end):backward()
+  t.equal(layer.weight.grad:sum(2):totable(), {0, 6, 0, 0, 3, 0})
+  layer.weight.grad:mul_(2)
+  t.equal(layer.weight.grad:sum(2):totable(), {0, 12, 0, 0, 6, 0})
+  pg.record(function() return layer(ids{1}):sum() end):backward()
+  t.equal(layer.weight.grad:sum(2):totable(), {3, 0, 0, 0, 0, 0})
+  layer.weight:zero_grad()
+  t.equal(layer.weight.grad:sum():item(), 0)
 end)
 
 t.test("accumulated gradients stay when they are read", function()

@@ -44,6 +44,68 @@ t.test("a jitted step unscales the gradients of a backward outside of it", funct
   end
 end)
 
+t.test("clipped gradients update the rows that are not all 0, in each mode", function()
+  for name, options in pairs{
+    sgd = {momentum = 0.5, wd = 0.1}, adam = {}, rmsprop = {}, adagrad = {wd = 0.1}, ftrl = {}, group_adagrad = {}, nadam = {},
+  } do
+    for _, request in ipairs{"write", "add"} do
+      for _, half in ipairs{false, true} do
+        local first
+        for k, way in ipairs{{eager, eager, eager}, {eager, eager, pg.jit}, {pg.jit, pg.jit, eager}, {eager, pg.jit, pg.jit}} do
+          local layer = make{dtype = half and "float16" or nil}
+          layer.weight.grad_req = request
+          options.learning_rate, options.multi_precision = 0.1, half
+          local trainer = optim.Trainer(layer, name, options)
+          local backward = way[2](function(x) pg.record(function() return layer(x):to("float32"):square():sum() end):backward() end)
+          local step = way[3](function()
+            pg.utils.clip_global_norm({layer.weight.grad}, 1)
+            trainer:step(1)
+          end)
+          local both = way[1](function(x)
+            backward(x)
+            step()
+          end)
+          for _, batch in ipairs{{1, 3, 1}, {3}, {2, 3}} do
+            both(ids(batch))
+            layer:zero_grad()
+          end
+          local weight = layer.weight:to("float32")
+          first = first or weight
+          t.close(weight, first, {rtol = half and 2e-3 or 1e-5, what = ("%s %s %d"):format(name, request, k)})
+          t.equal(weight[4]:totable(), {1, 1})
+        end
+      end
+    end
+  end
+end)
+
+t.test("lookups in branches and loops, and a weight that is used elsewhere", function()
+  local function lookups(layer, x)
+    local branch = pg.cond(x[1]:gt(2), function() return layer(x):square():sum() end, function() return layer(x):sum() end)
+    return branch + (pg.foreach(function(i) return layer(i):sum() end, x)):sum()
+  end
+  local uses = {
+    bodies = lookups,
+    mixed = function(layer, x) return lookups(layer, x) + layer(x):square():sum() end,
+    tied = function(layer, x) return layer(x):matmul(layer.weight[{{1, 3}}]:t()):square():sum() end,
+  }
+  for name, use in pairs(uses) do
+    local found = {}
+    for k, jit in ipairs{eager, pg.jit} do
+      local layer = make()
+      local trainer = optim.Trainer(layer, "adam", {learning_rate = 0.1})
+      local step = jit(function(x)
+        pg.record(function() return use(layer, x) end):backward()
+        trainer:step(1)
+      end)
+      for _, batch in ipairs{{1, 3}, {3, 4}, {2, 1}, {4, 4}} do step(ids(batch)) end
+      found[k] = layer.weight
+      t.equal(layer.weight[5]:totable(), {1, 1})
+    end
+    t.close(found[2], found[1], {rtol = 1e-5, what = name})
+  end
+end)
+
 -- Returns the parts of training loops of a layer by name. Each has an eager and a jitted form.
 local function parts_of_loops(layer, trainer)
   local kept = {}
