@@ -5182,9 +5182,10 @@ function nn.SinusoidalPositions(options) end
 function nn.SparseEmbedding(input_dim, output_dim, options) end
 
 ---nn.SpectralNorm(block, {axis = 1, iterations = 1, epsilon = 1e-12}) runs a layer, such as Dense or Conv2D, with its weight
----divided by the largest singular value of the weight as a matrix (size of axis, rest). In training mode each call improves
----the estimate of the singular vector weight_u by power iterations; an imported graph keeps it. The layer is the field
----`base`. Miyato et al., Spectral Normalization for Generative Adversarial Networks, 2018.
+---divided by the largest singular value of the weight as a matrix W (size of axis, rest). In training mode each call improves
+---the estimate of the singular vector u = weight_u by power iterations v = W'u / |W'u|, u = Wv / |Wv|, as in PyTorch; the
+---value is u'Wv. In prediction mode v follows from weight_u, which stays as it is, also in an imported graph. The layer is
+---the field `base`. Miyato et al., Spectral Normalization for Generative Adversarial Networks, 2018.
 ---@param block any
 ---@param options any
 ---@return perigee.Block

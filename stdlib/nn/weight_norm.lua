@@ -60,9 +60,10 @@ end
 WeightNorm.describe = describe
 
 --- nn.SpectralNorm(block, {axis = 1, iterations = 1, epsilon = 1e-12}) runs a layer, such as Dense or Conv2D, with its weight
---- divided by the largest singular value of the weight as a matrix (size of axis, rest). In training mode each call improves
---- the estimate of the singular vector weight_u by power iterations; an imported graph keeps it. The layer is the field
---- `base`. Miyato et al., Spectral Normalization for Generative Adversarial Networks, 2018.
+--- divided by the largest singular value of the weight as a matrix W (size of axis, rest). In training mode each call improves
+--- the estimate of the singular vector u = weight_u by power iterations v = W'u / |W'u|, u = Wv / |Wv|, as in PyTorch; the
+--- value is u'Wv. In prediction mode v follows from weight_u, which stays as it is, also in an imported graph. The layer is
+--- the field `base`. Miyato et al., Spectral Normalization for Generative Adversarial Networks, 2018.
 --- Example: local layer = pg.nn.SpectralNorm(pg.nn.Dense(2, {weight_initializer = pg.tensor{{3, 0}, {0, 3}}}))
 --- layer:initialize()
 --- return layer(pg.ones(1, 2))
@@ -87,12 +88,14 @@ function SpectralNorm:infer_shape(...)
   self.weight_u:set_shape{view.size(self.base, self._axis)}
 end
 
--- Returns the unit vectors u and v of a matrix w after `count` power iterations.
+-- Returns the unit vectors u and v of a matrix w after `count` power iterations; v follows from the u before it.
 local function iterate(w, u, count, options)
-  local v = ops.normalize(ops.matmul(u, w), options)
+  local function right() return ops.normalize(ops.matmul(u, w), options) end
+  if count == 0 then return u, right() end
+  local v
   for _ = 1, count do
+    v = right()
     u = ops.normalize(ops.matmul(w, v), options)
-    v = ops.normalize(ops.matmul(u, w), options)
   end
   return u, v
 end

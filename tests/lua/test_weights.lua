@@ -111,6 +111,37 @@ t.test("SpectralNorm divides by the largest singular value", function()
   t.check(not before:allclose(conv.base(image)))
 end)
 
+-- The losses and weight_u of torch.nn.utils.spectral_norm. Its evaluation has the v of the last training step, and not one
+-- that follows from u, so it is not compared.
+t.test("SpectralNorm trains as PyTorch's", function()
+  local expected = {
+    {{10.372277227722773, 2.20741958120653, 0.41285274278789574}, {-0.6051160265985219, 0.7961372961704638}},
+    {{4.9814235745290585, 0.9560375387080803, 0.5099163970287699}, {-0.7328866384326068, 0.6803507736505878}},
+  }
+  for iterations, values in ipairs(expected) do
+    for _, hybrid in ipairs{false, true} do
+      local dense = nn.Dense(2, {in_units = 3, dtype = "float64", use_bias = false})
+      local layer = nn.SpectralNorm(dense, {iterations = iterations}):initialize()
+      if hybrid then layer:hybridize() end
+      dense.weight:set_data(pg.tensor({{1, 2, -1}, {0.5, -1, 2}}, {dtype = "float64"}))
+      layer.weight_u:set_data(pg.tensor({0.6, 0.8}, {dtype = "float64"}))
+      local trainer = pg.optim.Trainer({dense.weight}, "sgd", {learning_rate = 0.1})
+      local x, losses = pg.tensor({{1, 2, 3}}, {dtype = "float64"}), {}
+      for n = 1, 3 do
+        local loss = pg.record(function() return layer(x):square():sum() end)
+        loss:backward()
+        trainer:step(1)
+        losses[n] = loss:item()
+      end
+      t.close(pg.tensor(losses, {dtype = "float64"}), pg.tensor(values[1], {dtype = "float64"}), {rtol = 1e-9})
+      t.close(layer.weight_u, pg.tensor(values[2], {dtype = "float64"}), {rtol = 1e-9})
+      local u, w = layer.weight_u, dense.weight:detach()
+      local v = pg.normalize(u:matmul(w), {dim = 1})
+      t.close(layer(x), x:linear(w / u:dot(w:mv(v))), {rtol = 1e-9})
+    end
+  end
+end)
+
 t.test("SpectralNorm improves its estimate in training, hybridized as eagerly", function()
   local got = {}
   for k, hybrid in ipairs{false, true} do
