@@ -64,9 +64,9 @@ function cached.probe(f)
   if not ok or not traced then core.reraise(ok and message or traced) end
 end
 
---- cached.once(f, undo, plain) -> what f() returns, traced and run once. If undo is true, its assignments are undone.
---- If f can only run as plain Lua, returns plain() instead.
-function cached.once(f, undo, plain)
+--- cached.once(f, plain) -> what f() returns, traced and run once. If it raises, its assignments are undone. If f can only
+--- run as plain Lua, returns plain() instead.
+function cached.once(f, plain)
   local w = logs.new()
   local mark = inspect.next_serial()
   local graphs = core.graphs
@@ -82,8 +82,10 @@ function cached.once(f, undo, plain)
   end
   local list = {n = traced.n - 3, unpack(traced, 4, traced.n)}
   local results = pack(xpcall(run_trace, core.keep_traceback, traced[3], mark, list, assigned(w)))
-  if undo or not results[1] then logs.roll_back(w, w:difference()) end
-  if not results[1] then core.reraise(results[2]) end
+  if not results[1] then
+    logs.roll_back(w, w:difference())
+    core.reraise(results[2])
+  end
   return unpack(results[2], 1, list.n)
 end
 
@@ -168,7 +170,7 @@ local function traced_call(site)
   local call = site.call
   local function run_in(engine) return site.f(core.require(engine), unpack(call, 1, call.n)) end
   local function run() return run_in("control.traced") end
-  if not core.tracing() then return "", cached.once(run, false, function() return run_in("control.plain") end) end
+  if not core.tracing() then return "", cached.once(run, function() return run_in("control.plain") end) end
   local before, spec, values = {}, {}, {}
   each_upvalue(call.functions, function(_, _, value) before[#before + 1] = value == nil and cached or value end)
   local results = pack(xpcall(run, core.keep_traceback))

@@ -21,8 +21,9 @@ local function own_boxes(list)
 end
 
 -- Traces the branch that is not taken, with the results of the taken one, as a graph would: it checks that both agree,
--- and takes ticks for the random numbers of either. The branch's assignments in Lua are undone. A branch that raises is
--- skipped. Afterwards b.again(taken) has the dtypes of both branches.
+-- and takes ticks for the random numbers of either. Returns the results of the graph, through which what only this branch
+-- reads gets zeros as gradients; so do variables that it assigns, which keep their values. Returns nil, and undoes what the
+-- branch has assigned, if it raises. Afterwards b.again(taken) has the dtypes of both branches.
 local function try_untaken(b, taken)
   local other, branches, whole = 3 - taken, {}, false
   branches[taken] = function() return b.again(taken) end
@@ -31,12 +32,13 @@ local function try_untaken(b, taken)
     whole = true
     return list
   end
-  local ok, message = xpcall(core.require("control.cached").once, core.keep_traceback, function()
-    return unpack(core.require("control.traced").branch{
+  local ok, results = xpcall(core.require("control.cached").once, core.keep_traceback, function()
+    return core.require("control.traced").branch{
       op = b.op, pred = b.pred, arguments = b.arguments, branches = branches, join = b.join, names = b.names,
-    })
-  end, true)
-  if whole and not ok then core.reraise(message) end
+    }
+  end)
+  if whole and not ok then core.reraise(results) end
+  return ok and results or nil
 end
 
 --- plain.branch: see traced.branch.
@@ -44,10 +46,10 @@ function plain.branch(b)
   local taken = holds(b.op, "pred", b.pred) and 1 or 2
   local used = core.in_stream(taken, b.branches[taken])
   local _, before = core.random_state()
-  try_untaken(b, taken)
+  local results = try_untaken(b, taken)
   local _, now = core.random_state()
   if used and now == before then core.take_tick() end
-  return own_boxes(b.again(taken))
+  return own_boxes(results or b.again(taken))
 end
 
 local function row_count(l)
