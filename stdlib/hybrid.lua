@@ -13,12 +13,13 @@ local graphs = core.graphs
 
 -- Hybridized blocks ----------------------------------------------------------------------------------------------------------
 
--- Warns of parameters that the graph uses but that the block does not hold: no trainer and no file would include them.
+-- Warns of parameters that the graph uses but that the block does not hold: no trainer and no file would include them. Those
+-- that a caller passes are inputs.
 local function check_parameters(block, name, entry)
   local found, missing = {}, {}
   for _, p in ipairs(discover.parameters(block)) do found[p.tensor] = true end
   for _, input in ipairs(entry.inputs) do
-    if is_param(input.box) and not found[input.box] then
+    if is_param(input.box) and not found[input.box] and not input.given then
       missing[#missing + 1] = input.box.name and "'" .. input.box.name .. "'" or "in " .. (input.place or "a variable")
     end
   end

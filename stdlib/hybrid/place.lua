@@ -106,6 +106,12 @@ function place.name(p)
   return place.node_name(p.node) .. (is_name(p.key) and "." .. p.key or "[" .. (type(p.key) == "string" and format("%q", p.key) or tostring(p.key)) .. "]")
 end
 
+--- place.is_given(p) -> whether an argument of the call leads to the place: the argument itself or a table or block in it.
+function place.is_given(p)
+  while p and not p.argument do p = p.node and p.node.place end
+  return p ~= nil and not p.name
+end
+
 --- place.of_change(change) -> the place that a change of the log assigns to.
 function place.of_change(change)
   if change.cell then return {cell = change.cell, owner = change.owner, index = change.index, name = change.name} end

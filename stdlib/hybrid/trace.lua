@@ -354,7 +354,10 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
   for i, c in ipairs(captured) do
     fetches[i] = fetch_of(boxes, c.box)
     local main = boxes.main[c.box]
-    c.place = main and is_param(c.box) and place.name(main)
+    if is_param(c.box) then
+      c.place = main and place.name(main)
+      for _, p in ipairs(boxes.places[c.box] or {}) do c.given = c.given or place.is_given(p) end
+    end
   end
   local entry = {cache = cache, hits = 0, program = program, reasons = guards.reasons, n = n, functions = w.functions}
   entry.captured, entry.inputs = known, captured

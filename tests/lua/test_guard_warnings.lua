@@ -212,3 +212,23 @@ t.test("a parameter without a name that no field leads to is named by its place"
   t.warns("^block: forward uses the parameter in upvalue 'w', which no field of the block leads to", run(function(_, x) return x * w end))
   t.warns("^block: forward uses the parameter in held%[1%], which", run(function(_, x) return x * held[1] end))
 end)
+
+t.test("parameters that a caller passes are inputs, of which nothing warns", function()
+  local w = pg.param(pg.ones(2))
+  local dense = nn.Dense(2, {in_units = 2}):initialize()
+  local function quiet(forward, ...)
+    local block, arguments = nn.block{forward = forward}:hybridize(), {n = select("#", ...), ...}
+    t.equal(t.warnings(function() block(unpack(arguments, 1, arguments.n)) end), {})
+  end
+  local function sum(_, x, y) return x:sum() + y:sum() end
+  quiet(sum, w, pg.ones(2))
+  quiet(sum, pg.ones(2), w)
+  quiet(sum, w, w)
+  quiet(function(_, x, list) return x + list[1] * list.named.w end, pg.ones(2), {w, named = {w = w}})
+  quiet(function(_, x, net) return net(x) end, pg.ones(1, 2), dense)
+  quiet(function(_, x, weight) return x:linear(weight) end, pg.ones(1, 2), dense.weight)
+  local held = {w = w}
+  t.warns("^block: forward uses the parameter in held%.w, which", function()
+    nn.block{forward = function(_, x) return x * held.w end}:hybridize()(pg.param(pg.ones(2)))
+  end)
+end)
