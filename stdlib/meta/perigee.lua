@@ -5461,8 +5461,9 @@ function optim.Test(options) end
 ---A group is {params =, learning_rate=, wd=, lr_mult = 1, wd_mult = 1}, as in PyTorch: its parameters have this rate and
 ---decay instead of the trainer's. The rate is stored as a multiple of the trainer's, so a schedule or set_learning_rate
 ---changes the rates of all groups by the same factor. trainer.param_groups[i] has the fields lr_mult, wd and wd_mult,
----which a script may set at any time; save_states does not save them. The fields lr_mult and wd_mult of each
----parameter are factors too. Groups that differ in other options need one trainer each.
+---which a script may set at any time; save_states does not save them. Without groups all parameters are in
+---trainer.param_groups[1]. The fields lr_mult and wd_mult of each parameter are factors too. Groups that differ in other
+---options need one trainer each.
 ---
 ---kvstore, compression_params and update_on_kvstore are Gluon's. A trainer updates its parameters in this process, so
 ---kvstore = "local" or "device" changes nothing, and what a store of several machines would do is an error.

@@ -60,10 +60,10 @@ local function read_group(op, i, given)
   return group
 end
 
--- Returns the list of entries, and the list of groups if params is a list of them. Entries of groups have a group, and
--- paths that begin with its number.
+-- Returns the list of entries, and the list of groups if params is one. Entries of groups have a group, and paths that begin
+-- with its number.
 local function read_groups(op, params)
-  if not (args.plain(params) and is_group(params[1])) then return some(op, read(op, params)), {} end
+  if not (args.plain(params) and is_group(params[1])) then return some(op, read(op, params)), nil end
   local list, groups, seen = {}, {}, {}
   for i, given in ipairs(params) do
     groups[i] = read_group(op, i, given)
@@ -77,4 +77,11 @@ local function read_groups(op, params)
   return some(op, list), groups
 end
 
-return {read = function(op, params) return some(op, read(op, params)) end, read_groups = read_groups}
+-- Makes the list of groups with one group that holds all entries.
+local function one_group(entries)
+  local group = {params = {}, lr_mult = 1, wd_mult = 1}
+  for i, entry in ipairs(entries) do group.params[i], entry.group = entry.tensor, group end
+  return {group}
+end
+
+return {one_group = one_group, read = function(op, params) return some(op, read(op, params)) end, read_groups = read_groups}

@@ -27,7 +27,7 @@ local spec = {init_scale = 2 ^ 16, growth_factor = 2, backoff_factor = 0.5, grow
 local least_scale = 2 ^ -24
 
 function LossScaler:init(trainer, options)
-  if type(trainer) ~= "table" or rawget(trainer, "_entries") == nil or not rawget(trainer, "param_groups") then
+  if type(trainer) ~= "table" or rawget(trainer, "_entries") == nil or rawget(trainer, "_group") == nil then
     core.arg_error("LossScaler", "trainer", "a trainer made by pg.optim.Trainer", trainer)
   end
   if trainer.loss_scaler then core.fail("LossScaler", "the trainer has a loss scaler already: use trainer.loss_scaler") end

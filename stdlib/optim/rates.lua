@@ -34,7 +34,8 @@ end
 function rates.set(self, group, lr, ahead)
   local optimizer, lrs, wds, counts = self.optimizer, self._lrs, self._wds, self._counts
   local differ = type(ahead) == "table"
-  check_groups(self.param_groups)
+  local groups = rawget(self, "param_groups")
+  if groups then check_groups(groups) end
   for i, entry in ipairs(group.entries) do
     local own, wd, fields = lr, optimizer.wd, entry.fields
     local of = entry.group

@@ -4,7 +4,7 @@ local args = core.require("support.args")
 local class = core.require("support.class")
 local create = core.require("optim.create")
 local param = core.require("param")
-local read_groups = core.require("optim.entries").read_groups
+local entries = core.require("optim.entries")
 local states_of, multi_precision = core.require("optim.states"), core.require("optim.multi_precision")
 local sparse_grad, sparse_rows = core.require("sparse_grad"), core.require("optim.sparse_rows")
 local rates, run_hooks = core.require("optim.rates"), core.require("hybrid.run_hooks")
@@ -47,8 +47,9 @@ end
 --- A group is {params =, learning_rate=, wd=, lr_mult = 1, wd_mult = 1}, as in PyTorch: its parameters have this rate and
 --- decay instead of the trainer's. The rate is stored as a multiple of the trainer's, so a schedule or set_learning_rate
 --- changes the rates of all groups by the same factor. trainer.param_groups[i] has the fields lr_mult, wd and wd_mult,
---- which a script may set at any time; save_states does not save them. The fields lr_mult and wd_mult of each
---- parameter are factors too. Groups that differ in other options need one trainer each.
+--- which a script may set at any time; save_states does not save them. Without groups all parameters are in
+--- trainer.param_groups[1]. The fields lr_mult and wd_mult of each parameter are factors too. Groups that differ in other
+--- options need one trainer each.
 ---
 --- kvstore, compression_params and update_on_kvstore are Gluon's. A trainer updates its parameters in this process, so
 --- kvstore = "local" or "device" changes nothing, and what a store of several machines would do is an error.
@@ -64,14 +65,25 @@ function Trainer:init(params, optimizer, options, kvstore, compression_params, u
     core.arg_error("Trainer", "options", "a table of options such as {learning_rate = 0.1}", options)
   end
   check_store(kvstore, compression_params, update_on_kvstore)
-  self._entries, self.param_groups = read_groups("Trainer", params)
+  local groups
+  self._entries, groups = entries.read_groups("Trainer", params)
+  if groups or getmetatable(self) ~= Trainer then self.param_groups = groups or entries.one_group(self._entries) end
   self.optimizer = create(optimizer, options)
-  for _, group in ipairs(self.param_groups) do share_rate(self.optimizer, group) end
+  for _, group in ipairs(groups or {}) do share_rate(self.optimizer, group) end
   self._updates, self.loss_scaler = 0, false
   self._group = {weights = {}, grads = {}, entries = {}, n = 0}
   self._lrs, self._wds, self._counts = {}, {}, {}
   for _, entry in ipairs(self._entries) do entry.count, entry.states = 0, {} end
   param.followers[self] = true
+end
+
+-- The group of a trainer without groups is made when a script asks for it, so that steps need not look at it.
+local find = Trainer.__index
+function Trainer.__index(self, key)
+  if key ~= "param_groups" or not rawget(self, "_entries") then return find(self, key) end
+  local groups = entries.one_group(self._entries)
+  rawset(self, key, groups)
+  return groups
 end
 
 Trainer.__tostring = function(self)

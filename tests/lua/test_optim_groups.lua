@@ -120,3 +120,26 @@ t.test("wrong fields of a group", function()
   t.error_contains(function() step(function(group) group.wd = -1 end) end, "param_groups[1].wd")
   t.error_contains(function() pg.optim.Trainer({{params = {w}, learning_rate = 1, lr_mult = 2}}, "sgd") end, "learning_rate or lr_mult, not both")
 end)
+
+t.test("without groups all parameters are in one", function()
+  for _, jit in ipairs{function(f) return f end, pg.jit} do
+    local w, v = pg.param(pg.ones(2)), pg.param(pg.ones(2))
+    v.lr_mult = 2
+    local trainer = pg.optim.Trainer({w = w, v = v}, "sgd", {learning_rate = 0.5, wd = 1})
+    local step = jit(function()
+      pg.record(function() return (w + v):sum() end):backward()
+      trainer:step(1)
+    end)
+    step()
+    t.equal(#trainer.param_groups, 1)
+    t.equal({w:totable(), v:totable()}, {{0, 0}, {-1, -1}})
+    local group = trainer.param_groups[1]
+    group.lr_mult, group.wd = 0.5, 0
+    step()
+    t.equal({w:totable(), v:totable()}, {{-0.25, -0.25}, {-1.5, -1.5}})
+    group.lr = 1
+    t.error_contains(step, "param_groups[1].lr: a group has the fields")
+  end
+  local Own = pg.optim.Trainer:extend("Own")
+  t.equal(#Own({pg.param(pg.ones(2))}, "sgd").param_groups[1].params, 1)
+end)
