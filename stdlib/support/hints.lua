@@ -99,7 +99,12 @@ return {
   inference_mode: pg.no_grad(function() return net(x) end)
   is_grad_enabled: pg.is_recording()
   compile script: pg.jit(function(a) return a * 2 end)
-  jacrev hessian vmap: pg.grad(function(v) return v:sum() end)(x) -- there are pg.vjp and pg.jvp too
+  jacrev jacfwd jacobian hessian: pg.grad(function(v) return v:sum() end)(x) -- there are pg.vjp and pg.jvp too
+  vmap: pg.foreach(function(v) return v * 2 end, x) -- it maps over dim 1 and stacks the results; most ops take batches
+  isin in1d is_in: x:unsqueeze(-1):eq(labels):any(-1)
+  upsample: image:interpolate{scale_factor = 2}
+  clip_grad_norm_ clip_grad_norm clip_global_norm: pg.utils.clip_global_norm({w}, 1) -- it takes a list of gradients
+  clip_grad_value_ clip_grad_value: pg.utils.clip_value({w}, 1) -- it takes a list of gradients
   waitall: pg.synchronize("cpu")
   metrics: pg.metric
   losses: pg.loss
@@ -130,7 +135,7 @@ return {
   PixelShuffle: nn.PixelShuffle2D(2)
   weight_norm: nn.WeightNorm(nn.Dense(10))
   spectral_norm: nn.SpectralNorm(nn.Dense(10))
-  Upsample UpSampling2D: x:repeat_interleave(2) -- x:repeat_interleave(2, {dim = 1}) repeats along one dim
+  Upsample UpSampling2D UpsamplingNearest2d: image:interpolate{scale_factor = 2} -- nn.HybridLambda(f) makes a layer of a function
   Linear LazyLinear FullyConnected: nn.Dense(10) -- the number of inputs is inferred at the first call
   Module: nn.HybridBlock:extend("Net")
   ReLU Relu relu: nn.Activation("relu") -- pg.relu can be a child too
@@ -158,7 +163,8 @@ return {
   Parameter ParameterList: pg.param{shape = {2, 3}}
   ModuleList BlockList ModuleDict: nn.block{layers = {nn.Dense(4), nn.Dense(2)}} -- blocks in a plain table are children
   CrossEntropyLoss SoftmaxCrossEntropyLoss: loss.SoftmaxCrossEntropyLoss()
-  MSELoss L2Loss: loss.L2Loss()
+  MSELoss: pg.mse_loss(x, x) -- loss.L2Loss() is half of the mean square, one value per sample
+  L2Loss: loss.L2Loss()
   L1Loss: loss.L1Loss()
   BCELoss: loss.SigmoidBinaryCrossEntropyLoss{from_sigmoid = true}
   BCEWithLogitsLoss: loss.SigmoidBinaryCrossEntropyLoss()
@@ -261,6 +267,10 @@ return {
   TopK: pg.metric.TopKAccuracy(5)
   precision recall auc: pg.metric.F1()
   R2: pg.metric.PearsonCorrelation()]]},
+{"utils", [[
+  clip_grad_norm_ clip_grad_norm clip_by_global_norm: pg.utils.clip_global_norm({w}, 1) -- it takes a list of gradients
+  clip_grad_value_ clip_grad_value: pg.utils.clip_value({w}, 1) -- it takes a list of gradients
+  data: pg.data]]},
 {"activation", [[
   leaky leakyrelu: nn.LeakyReLU(0.01) -- a layer of its own
   prelu: nn.PReLU() -- a layer of its own
@@ -304,10 +314,11 @@ return {
   squeeze_: x:squeeze() -- shape ops return a new tensor
   transpose_ t_ permute_: x:transpose(1, 2) -- shape ops return a new tensor
   reshape_ resize_ resize view_: x:reshape(3, 2) -- shape ops return a new tensor
-  requires_grad_ retain_grad: x:attach_grad() -- it returns x
+  requires_grad_: x:attach_grad() -- it returns x
+  retain_grad: -- pg.autograd.grad(loss, h) returns the gradient of a result h
   is_leaf grad_fn: x.requires_grad -- it says whether backward reaches x
   detach_ detach_grad: x:detach()
-  register_hook: x:tap(print) -- it calls the function with the value
+  register_hook: -- x:tap(f) sees the value; to see or change gradients write the backward of a pg.autograd.Function
   apply_ map_ map: x:relu() -- ops work on all elements at once
   wait_to_read: pg.synchronize("cpu") -- reads wait by themselves
   copy: x:clone()

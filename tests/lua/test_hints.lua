@@ -32,7 +32,7 @@ t.test("the code of every hint runs", function()
   t.skip_in("gcstress", "hundreds of short scripts")
   local wrong = {}
   each("pg tensor nn loss optim lr_scheduler data init initializer optimizer metric activation dtype device block Trainer DataLoader " ..
-       "Dataset Metric vision transforms models", function(name, text, kind)
+       "Dataset Metric vision transforms models utils", function(name, text, kind)
     local code = text:match("^(.-)%s*%-%-") or text
     if code == "" then return end
     local names = names_of()
@@ -52,7 +52,7 @@ t.test("no hint is for a name that exists", function()
     each(kind, function(name) if has(name) then found[#found + 1] = kind .. "." .. name end end)
   end
   local function field_of(object) return function(name) return (pcall(function() return assert(object[name] ~= nil) end)) end end
-  for _, module in ipairs{"nn", "loss", "optim", "data", "init", "metric"} do check(module, field_of(pg[module])) end
+  for _, module in ipairs{"nn", "loss", "optim", "data", "init", "metric", "utils"} do check(module, field_of(pg[module])) end
   check("lr_scheduler", field_of(pg.optim.lr_scheduler))
   check("vision", field_of(pg.data.vision))
   check("transforms", field_of(pg.data.vision.transforms))

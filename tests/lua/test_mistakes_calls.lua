@@ -211,7 +211,7 @@ mistakes.check("calls", {
   {[[local _ = nn.MultiheadAttention]],
    [[nn: unknown field 'MultiheadAttention' (write nn.MultiHeadAttention(64, 4))]]},
   {[[local _ = nn.Upsample]],
-   [[nn: unknown field 'Upsample' (write x:repeat_interleave(2); x:repeat_interleave(2, {dim = 1}) repeats along one dim)]]},
+   [[nn: unknown field 'Upsample' (write image:interpolate{scale_factor = 2}; nn.HybridLambda(f) makes a layer of a function)]]},
   {[[local _ = nn.Transformer]],
    [[nn: unknown field 'Transformer' (write nn.TransformerEncoder(2, 64, 4); and nn.TransformerDecoder)]]},
   {[[local _ = x:list_data()]],
