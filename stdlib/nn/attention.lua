@@ -87,7 +87,8 @@ function MultiHeadAttention:remember(key, value)
 end
 
 --- attention:begin_cache(batch_size, max_length[, {dtype =, device =}]) -> an empty cache for up to max_length positions:
---- a table of tensors of constant shapes, so that it can be a state of pg.foreach and pg.while_loop.
+--- a table of tensors of constant shapes, so that it can be a state of pg.foreach and pg.while_loop. A call that exceeds
+--- max_length raises, in a graph as index_copy.
 function MultiHeadAttention:begin_cache(batch_size, max_length, opts)
   args.self("begin_cache", self, "attention")
   local o = args.options("begin_cache", opts, {dtype = args.none, device = args.none})
@@ -98,12 +99,23 @@ function MultiHeadAttention:begin_cache(batch_size, max_length, opts)
   return {key = ops.zeros(shape, like), value = ops.zeros(shape, like), length = ops.zeros({}, {dtype = "int64", device = like.device})}
 end
 
--- Returns the cache with the positions of `new` written behind those it has. The op raises where it is full.
+-- Returns x with the positions of `new` written behind `at`. The op raises where the cache is full. A graph adds no check of
+-- its own, which would run at each step.
+local function write_behind(x, at, new)
+  if core.tracing() then return ops.index_copy(x, 3, at, new) end
+  local ok, written = xpcall(ops.index_copy, core.keep_traceback, x, 3, at, new)
+  if ok then return written end
+  if not tostring(written):find("index values from", 1, true) then core.reraise(written) end
+  core.fail(name, "the cache is full: positions %d to %d exceed its max_length of %d (begin_cache takes max_length)",
+            at[1]:item(), at[-1]:item(), x:size(3))
+end
+
+-- Returns the cache with the positions of `new` written behind those it has.
 local function append(cache, new)
   local steps = position.count(new.key)
   local at = steps + cache.length
   return {
-    key = ops.index_copy(cache.key, 3, at, new.key), value = ops.index_copy(cache.value, 3, at, new.value),
+    key = write_behind(cache.key, at, new.key), value = write_behind(cache.value, at, new.value),
     length = cache.length + ops.amax(steps),
   }
 end

@@ -158,6 +158,19 @@ t.test("a cache without causal sees all positions so far, a remembered memory al
   t.error_contains(function() decode(layer, pg.randn(1, 5, 4), layer:begin_cache(1, 4), {4, 1}) end, "5")
 end)
 
+t.test("a full cache is an error that names max_length and the layer", function()
+  t.skip_in("hybrid", "graphs raise the error of index_copy")
+  if t.device ~= "cpu" then t.skip("a device reports a wrong index later") end
+  local full = "MultiHeadAttention: the cache is full: positions %d to 5 exceed its max_length of 4 (begin_cache takes max_length)"
+  local layer = attention(4, 2)
+  t.error_contains(function() decode(layer, pg.randn(1, 5, 4), layer:begin_cache(1, 4), {4, 1}) end, full:format(5))
+  local encoder = nn.TransformerEncoder(2, 4, 2, {causal = true}):initialize()
+  t.error_contains(function()
+    local _, state = encoder(pg.ones(1, 3, 4), nil, encoder:begin_cache(1, 4))
+    encoder(pg.ones(1, 2, 4), nil, state)
+  end, full:format(4) .. " (in block '1.attention', MultiHeadAttention)")
+end)
+
 t.test("export with a cache", function()
   local layer = attention(4, 2, {causal = true, rotary = true})
   local x = pg.randn(2, 3, 4)
