@@ -67,7 +67,7 @@ end
 local function remedy(entry, id)
   if type(id) == "string" then
     return (id:find("size") or id:find("dim") or id:find("shape"))
-      and "write shapes without the number, as in reshape{0, -1} instead of x:size(1)" or "keep the types of the arguments"
+      and core.require("support.hint").of_size or "keep the types of the arguments"
   end
   local reason = id ~= 0 and entry.reasons[id]
   if reason and reason.kind == "scalar" and type(reason.expected) == "number" then

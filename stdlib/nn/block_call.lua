@@ -206,9 +206,15 @@ local function in_terms_of_block(message)
   return ok and text or message
 end
 
+-- Returns the message of a graph that does not take the sizes of its arguments with what to write instead.
+local function with_remedy(message)
+  if not message:find("the script read size %d+ of dim %d+, now it is") then return message end
+  return message .. "; " .. core.require("support.hint").of_size
+end
+
 local function explain(message)
   if type(message) == "string" and message ~= told and getlocal then
-    message = in_terms_of_block(message)
+    message = with_remedy(in_terms_of_block(message))
     local ok, place = pcall(describe_place, message)
     told = ok and place and message .. place or message
     message = told

@@ -58,6 +58,11 @@ function hint.find(kind, name, op, known)
   return found and sentence((found[1]:gsub("NAME", name)))
 end
 
+--- hint.of_size: what to write so that a graph takes other sizes than those of the call that it was made from.
+hint.of_size = "write shapes without the number, as in reshape{0, -1} instead of x:size(1), "
+  .. "zeros_like(x:select(2, 1)):unsqueeze(2):expand(-1, 5) instead of zeros(x:size(1), 5), "
+  .. "and ones_like(v):cumsum(1) instead of range(1, v:size(1))"
+
 --- hint.lines() -> the texts by kind and name.
 function hint.lines() return kinds end
 

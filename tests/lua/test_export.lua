@@ -183,7 +183,17 @@ t.test("shapes that a script read are constraints of the graph", function()
   local back = roundtrip(net)
   t.equal(back(pg.ones(2, 3)).shape, {6})
   t.error_contains(function() back(pg.ones(4, 3)) end, "the script read size 2 of dim 1, now it is size 4 of dim 1")
+  t.error_contains(function() nn.HybridSequential{back}(pg.ones(4, 3)) end, "write shapes without the number, as in reshape{0, -1} instead")
   t.error_contains(function() net:freeze()(pg.ones(4, 3)) end, "the script read size 2 of dim 1, now it is size 4 of dim 1")
+end)
+
+t.test("what messages of sizes say to write makes graphs for all sizes", function()
+  local net = nn.block{forward = function(_, x)
+    local rows = pg.ones_like(x:select(2, 1)):cumsum(1)
+    return pg.cat({pg.zeros_like(x:select(2, 1)):unsqueeze(2):expand(-1, 5), rows:unsqueeze(2)}, 2)
+  end}
+  net(pg.ones(2, 3))
+  t.equal(roundtrip(net)(pg.ones(4, 3)), pg.cat({pg.zeros(4, 5), pg.range(1, 4):unsqueeze(2)}, 2))
 end)
 
 t.test("the same tensor for two arguments", function()
