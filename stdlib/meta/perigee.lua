@@ -1695,7 +1695,7 @@ function Tensor:matmul(y) end
 ---@overload fun(self: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function Tensor:max(dim, keepdim, index_base) end
 
----The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on.
+---The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on. A window of nothing but padding, which dilation can make, gives -inf and the position index_base - 1.
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
@@ -1708,7 +1708,7 @@ function Tensor:max(dim, keepdim, index_base) end
 ---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean, return_indices?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function Tensor:max_pool1d(kernel_size, stride, padding, dilation, ceil_mode, return_indices, index_base) end
 
----The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on.
+---The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on. A window of nothing but padding, which dilation can make, gives -inf and the position index_base - 1.
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
@@ -1721,7 +1721,7 @@ function Tensor:max_pool1d(kernel_size, stride, padding, dilation, ceil_mode, re
 ---@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean, return_indices?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function Tensor:max_pool2d(kernel_size, stride, padding, dilation, ceil_mode, return_indices, index_base) end
 
----The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on.
+---The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on. A window of nothing but padding, which dilation can make, gives -inf and the position index_base - 1.
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param padding? integer|integer[] padding on both sides, at most half the window
@@ -7325,7 +7325,7 @@ function pg.matmul(x, y) end
 ---@overload fun(x: perigee.Tensor, options: {dim?: integer, keepdim?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function pg.max(x, dim, keepdim, index_base) end
 
----The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on.
+---The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on. A window of nothing but padding, which dilation can make, gives -inf and the position index_base - 1.
 ---@param x perigee.Tensor
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
@@ -7339,7 +7339,7 @@ function pg.max(x, dim, keepdim, index_base) end
 ---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean, return_indices?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function pg.max_pool1d(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices, index_base) end
 
----The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on.
+---The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on. A window of nothing but padding, which dilation can make, gives -inf and the position index_base - 1.
 ---@param x perigee.Tensor
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default
@@ -7353,7 +7353,7 @@ function pg.max_pool1d(x, kernel_size, stride, padding, dilation, ceil_mode, ret
 ---@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {stride?: integer|integer[], padding?: integer|integer[], dilation?: integer|integer[], ceil_mode?: boolean, return_indices?: boolean, index_base?: integer}): perigee.Tensor, perigee.Tensor
 function pg.max_pool2d(x, kernel_size, stride, padding, dilation, ceil_mode, return_indices, index_base) end
 
----The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on.
+---The largest element of each window, channel by channel. Padding never wins; a NaN does. With return_indices also the positions of these elements, int64, which max_unpool takes: each counts through its channel, row by row, from index_base on. A window of nothing but padding, which dilation can make, gives -inf and the position index_base - 1.
 ---@param x perigee.Tensor
 ---@param kernel_size integer|integer[] size of the window
 ---@param stride? integer|integer[] step of the window; the kernel size by default

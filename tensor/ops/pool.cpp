@@ -136,7 +136,8 @@ OpDef max_pool(const char* name, const char* example) {
           .doc =
               "The largest element of each window, channel by channel. Padding never wins; a NaN does. With "
               "return_indices also the positions of these elements, int64, which max_unpool takes: each counts "
-              "through its channel, row by row, from index_base on.",
+              "through its channel, row by row, from index_base on. A window of nothing but padding, which dilation "
+              "can make, gives -inf and the position index_base - 1.",
           .example = example,
           .inputs = {{"x", kFloating}},
           .attrs = {kKernel, kStride, kPadding, kDilation, kCeil, kReturnIndices, index_base_attr()},
@@ -228,7 +229,8 @@ std::vector<OpDef> pool_rows() {
 std::vector<OpDef> hidden_rows() {
   return {
       {.name = "max_pool",
-       .doc = "Max pooling that also returns the flat position of each maximum in its plane, counted from 0.",
+       .doc = "Max pooling that also returns the flat position of each maximum in its plane, counted from 0, or "
+              "-1 for a window of nothing but padding.",
        .example = "return 0",
        .inputs = {{"x", kFloating}},
        .attrs = {kKernel, kStride, kPadding, kDilation, kCeil},
@@ -244,7 +246,8 @@ std::vector<OpDef> hidden_rows() {
          return rank == int(c.attr<Ints>("kernel_size").size()) + 2 ? &op_named<"max_pool_last">() : nullptr;
        }},
       {.name = "max_pool_backward",
-       .doc = "Planes of spatial sizes `size` that hold the sums of the elements of dy at the positions in `index`.",
+       .doc = "Planes of spatial sizes `size` that hold the sums of the elements of dy at the positions in `index`. "
+              "Those at -1 are left out.",
        .example = "return 0",
        .inputs = {{"dy", kFloating}, {"index", kPlaces}},
        .attrs = {kSize},
@@ -260,7 +263,7 @@ std::vector<OpDef> hidden_rows() {
        },
        .accepts = "max_pool"},
       {.name = "max_pool_take",
-       .doc = "The elements of x at the positions in `index`, plane by plane.",
+       .doc = "The elements of x at the positions in `index`, plane by plane; 0 at -1.",
        .example = "return 0",
        .inputs = {{"x", kFloating}, {"index", kPlaces}},
        .attrs = {{"dims", AttrKind::kInt, int64_t(2), "number of spatial dims", false, 1, 3}},

@@ -53,6 +53,54 @@ t.test("max pooling returns positions, which max_unpool takes", function()
   t.equal(y:max_unpool2d(index, 2, {output_size = {5, 5}}).shape, {1, 1, 5, 5})
 end)
 
+-- Dilation may leave a window with padding only: it takes part in no gradient.
+t.test("max pooling of nothing but padding", function()
+  local low = -math.huge
+  local function check(op, shape, window, options, value, places, dx)
+    for _, dtype in ipairs{"float32", "float64", "float16", "bfloat16"} do
+      local n = 1
+      for _, size in ipairs(shape) do n = n * size end
+      local x = pg.range(1, n, {dtype = dtype}):reshape(shape)
+      local function f(v) return (pg[op](v, window, options)) end
+      local function slope(v) return pg.grad(function(z) return f(z):sum() end)(v) end
+      local all = {return_indices = true}
+      for k, v in pairs(options) do all[k] = v end
+      for form, run in pairs{plain = function(g, ...) return g(...) end, jit = function(g, ...) return pg.jit(g)(...) end} do
+        local text = op .. " " .. dtype .. " " .. form
+        local y, index = run(function(v) return pg[op](v, window, all) end, x)
+        t.equal(y:reshape{-1}:totable(), value, text)
+        t.equal(index:reshape{-1}:totable(), places, text)
+        t.equal(run(slope, x):reshape{-1}:totable(), dx, text)
+        local _, tangent = run(function(v) return pg.jvp(f, {v}, {v}) end, x)
+        t.equal(tangent:reshape{-1}:totable(), places, text)  -- each element is its position
+      end
+    end
+  end
+  check("max_pool1d", {1, 1, 3}, 2, {padding = 1, dilation = 4, stride = 1}, {low}, {0}, {0, 0, 0})
+  check("max_pool2d", {1, 1, 4, 1}, {1, 2}, {stride = {2, 1}, padding = {0, 1}, dilation = {1, 2}}, {low, low}, {0, 0}, {0, 0, 0, 0})
+  check("max_pool2d", {1, 1, 3, 1}, {1, 2}, {stride = 1, padding = {0, 1}, dilation = {1, 2}}, {low, low, low}, {0, 0, 0}, {0, 0, 0})
+  check("max_pool2d", {1, 2, 1, 1}, {2, 1}, {stride = 1, padding = {1, 0}, dilation = {2, 1}}, {low, low}, {0, 0}, {0, 0})
+  check("max_pool3d", {1, 1, 1, 2, 2}, {2, 1, 1}, {stride = 1, padding = {1, 0, 0}, dilation = {2, 1, 1}}, {low, low, low, low},
+    {0, 0, 0, 0}, {0, 0, 0, 0})
+  check("max_pool1d", {1, 1, 4}, 2, {padding = 1, dilation = 5, stride = 1}, {low}, {0}, {0, 0, 0, 0})
+  check("max_pool1d", {1, 1, 2}, 4, {padding = 2, dilation = 4, stride = 8, ceil_mode = true}, {low}, {0}, {0, 0})
+  local _, from0 = pg.ones(1, 1, 3):max_pool1d(2, {padding = 1, dilation = 4, return_indices = true, index_base = 0})
+  t.equal(from0:totable(), {{{-1}}})
+  t.error_contains(function() pg.ones(1, 1, 1):max_unpool1d(from0 + 1, 2) end,
+    "max_unpool1d: bad argument 'indices' (expected index values from 1 to 2, got 0")
+end)
+
+-- Pooling inside of a net that keeps its channels last.
+t.test("max pooling of nothing but padding with the channels last", function()
+  for _, dtype in ipairs{"float32", "float64", "float16", "bfloat16"} do
+    local x = pg.range(1, 6, {dtype = dtype}):reshape{1, 3, 1, 2}
+    local y, index = pg.testing.ops._max_pool_last(x, {2, 1}, {stride = 1, padding = {1, 0}, dilation = {4, 1}})
+    t.equal(y:totable(), {{{{-math.huge, -math.huge}}}})
+    t.equal(index:totable(), {{{{-1, -1}}}})
+    t.equal(pg.testing.ops._max_pool_backward_last(y, index, {3, 1}):totable(), pg.zeros(1, 3, 1, 2):totable())
+  end
+end)
+
 t.test("positions and output_size of max_unpool are checked", function()
   local y = pg.ones(1, 1, 2)
   t.error_contains(function() y:max_unpool1d(whole{{{1, 5}}}, 2) end,

@@ -98,14 +98,15 @@ inline PoolShape pool_shape(const KernelArgs& args, const Dims& x, const Dims& y
   return s;
 }
 
-// Returns the positions of maxima, args.in[1], after checking that they lie in planes of `plane` elements.
+// Returns the positions of maxima, args.in[1], after checking that they lie in planes of `plane` elements or are
+// -1.
 inline const int32_t* checked_places(const KernelArgs& args, int64_t planes, int64_t plane, int64_t places_in_plane) {
   const View& index = args.in[1];
   const int32_t* places = index.as<const int32_t>();
   if (places_within(planes, plane, places_in_plane, places)) return places;
   for (int64_t i = 0, n = index.numel(); i < n; ++i)
-    if (places[i] < 0 || places[i] >= plane)
-      bad_argument(args.op.name, "index", fmt::format("positions from 0 to {}", plane - 1),
+    if (places[i] < -1 || places[i] >= plane)
+      bad_argument(args.op.name, "index", fmt::format("positions from 0 to {}, or -1", plane - 1),
                    fmt::format("{} at element {}", places[i], i + 1));
   return places;
 }

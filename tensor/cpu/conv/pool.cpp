@@ -150,7 +150,7 @@ void max_pool_forward(const PoolShape& s, const T* x, T* y, int32_t* index) {
         s, work, begin, end,
         [&](const Span& wz, const Span& wy, const Span& wx, int64_t o, auto polls) {
           T best = -std::numeric_limits<T>::infinity();
-          int64_t at = (wz.first * s.in[1] + wy.first) * s.in[2] + wx.first;
+          int64_t at = first_place(s, wz, wy, wx);
           for_elements(s, wz, wy, wx, polls, 1, [&](int64_t i) {
             if (from[i] > best || std::isnan(from[i])) {
               best = from[i];
@@ -179,12 +179,12 @@ static int64_t planes_of_task(int64_t plane) {
 
 bool places_within(int64_t planes, int64_t in_plane, int64_t out_plane, const int32_t* index) {
   std::atomic<bool> within{true};
-  const uint32_t limit = uint32_t(std::min<int64_t>(in_plane - 1, INT32_MAX));
+  const uint32_t limit = uint32_t(std::min<int64_t>(in_plane, INT32_MAX));
   parallel_for(planes, planes_of_task(in_plane), [&](int64_t first, int64_t last) {
-    uint32_t signs = 0;  // the highest bit: some position or its distance from the limit is below zero
+    uint32_t signs = 0;  // the highest bit: some position is below -1 or not below the limit
     in_polled_blocks((last - first) * out_plane, kPolledElements, [&](int64_t begin, int64_t end) {
       for (int64_t o = first * out_plane + begin; o < first * out_plane + end; ++o)
-        signs |= uint32_t(index[o]) | (limit - uint32_t(index[o]));
+        signs |= (uint32_t(index[o]) + 1) | (limit - (uint32_t(index[o]) + 1));
     });
     if (signs >> 31) within = false;
   });
@@ -198,7 +198,8 @@ void max_pool_backward(int64_t planes, int64_t in_plane, int64_t out_plane, cons
       T* to = dx + p * in_plane;
       zero_plane(to, in_plane);
       in_polled_blocks(out_plane, kPolledElements, [&](int64_t begin, int64_t end) {
-        for (int64_t o = p * out_plane + begin; o < p * out_plane + end; ++o) to[index[o]] += dy[o];
+        for (int64_t o = p * out_plane + begin; o < p * out_plane + end; ++o)
+          if (index[o] >= 0) to[index[o]] += dy[o];
       });
     }
   });
@@ -208,7 +209,8 @@ template <class T>
 void max_pool_take(int64_t planes, int64_t in_plane, int64_t out_plane, const T* x, const int32_t* index, T* out) {
   Poller poll;
   for (int64_t p = 0; p < planes; ++p)
-    for (int64_t o = p * out_plane; o < (p + 1) * out_plane; ++o, poll()) out[o] = x[p * in_plane + index[o]];
+    for (int64_t o = p * out_plane; o < (p + 1) * out_plane; ++o, poll())
+      out[o] = index[o] < 0 ? T(0) : x[p * in_plane + index[o]];
 }
 
 template <class H>
@@ -250,7 +252,7 @@ void max_pool_backward_last(int64_t images, int64_t channels, int64_t in_plane, 
       for (int64_t o = image * out_plane; o < (image + 1) * out_plane; ++o, poll(count))
         for (int64_t c = 0; c < count; ++c) {
           const int64_t at = o * channels + first + c;
-          sums[index[at] * count + c] += T(dy[at]);
+          if (index[at] >= 0) sums[index[at] * count + c] += T(dy[at]);
         }
       if constexpr (kRounds)
         in_polled_blocks(in_plane, kPolledElements / width, [&](int64_t from, int64_t to) {

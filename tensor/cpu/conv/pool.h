@@ -20,19 +20,19 @@ struct PoolShape {
 // end, but it must start inside the input or the padding before it.
 int64_t pool_out_dim(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, bool ceil_mode);
 
-// y = the largest element of each window, index = its flat position in the plane. NaN is larger than everything. index
-// may be null.
+// y = the largest element of each window, index = its flat position in the plane. NaN is larger than everything. A
+// window with dilation may hold nothing but padding: then y = -inf and index = -1. index may be null.
 template <class T>
 void max_pool_forward(const PoolShape& s, const T* x, T* y, int32_t* index);
 
-// Whether all positions are in a plane of the input. Each thread reads those that it uses in max_pool_backward.
+// Whether all positions are in a plane of the input, or -1. Each thread reads those that it uses in max_pool_backward.
 bool places_within(int64_t planes, int64_t in_plane, int64_t out_plane, const int32_t* index);
 
-// dx = zeros, plus dy added at the positions in `index`.
+// dx = zeros, plus dy added at the positions in `index`. -1 is no position.
 template <class T>
 void max_pool_backward(int64_t planes, int64_t in_plane, int64_t out_plane, const T* dy, const int32_t* index, T* dx);
 
-// out[plane][o] = x[plane][index[plane][o]]: the transpose of max_pool_backward.
+// out[plane][o] = x[plane][index[plane][o]], or 0 if that is -1: the transpose of max_pool_backward.
 template <class T>
 void max_pool_take(int64_t planes, int64_t in_plane, int64_t out_plane, const T* x, const int32_t* index, T* out);
 
@@ -62,7 +62,15 @@ void avg_pool_last(const PoolShape& s, int64_t channels, Divisor divisor, const 
 struct Span {
   int64_t first, last, step;
   int64_t full;  // elements of the whole window, including padding
+
+  bool empty() const { return first >= last; }
 };
+
+// The flat position in the plane of the first element of a window, or -1 if it has none.
+inline int64_t first_place(const PoolShape& s, const Span& z, const Span& y, const Span& x) {
+  if (z.empty() || y.empty() || x.empty()) return -1;
+  return (z.first * s.in[1] + y.first) * s.in[2] + x.first;
+}
 
 // Adjacent windows of one row of windows of a plane. None reaches past the ends of the plane's rows.
 struct WindowRow {

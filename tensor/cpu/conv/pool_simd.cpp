@@ -123,9 +123,10 @@ int64_t largest(const WindowRow& w, float* y, int32_t* index) {
   return over_windows<kStride>(w, [&](auto d, int64_t i) HWY_ATTR {
     const hn::RebindToSigned<decltype(d)> di;
     const PoolShape& s = w.shape;
+    const bool empty = w.z.empty() || w.y.empty();
     const int64_t first = (w.z.first * s.in[1] + w.y.first) * s.in[2] + w.column + i * s.stride[2];
     auto best = hn::Set(d, -std::numeric_limits<float>::infinity());
-    auto at = hn::Add(offsets(di, s), hn::Set(di, static_cast<int32_t>(first)));
+    auto at = empty ? hn::Set(di, -1) : hn::Add(offsets(di, s), hn::Set(di, static_cast<int32_t>(first)));
     each_tap<kStride>(d, w, i, [&](auto next, auto places) HWY_ATTR { take_larger(d, next, places, best, at); });
     hn::StoreU(best, d, y + i);
     if (index) hn::StoreU(at, di, index + i);
@@ -182,7 +183,7 @@ HWY_INLINE void largest_pixels(const PixelWindow& w, const H* image, int64_t fir
     using Place = hn::TFromD<decltype(di)>;
     const int64_t channel = first + i;
     auto best = hn::Set(d, -std::numeric_limits<T>::infinity());
-    auto at = hn::Set(di, static_cast<Place>((w.z.first * s.in[1] + w.y.first) * s.in[2] + w.x.first));
+    auto at = hn::Set(di, static_cast<Place>(first_place(s, w.z, w.y, w.x)));
     for (int64_t z = w.z.first; z < w.z.last; z += w.z.step)
       for (int64_t row = w.y.first; row < w.y.last; row += w.y.step) {
         const int64_t line = (z * s.in[1] + row) * s.in[2];

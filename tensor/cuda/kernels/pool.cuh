@@ -40,6 +40,7 @@ __device__ inline Span windows_with(const WindowAxis& a, int64_t i) {
   return {before < 0 ? 0 : before / a.stride + 1, last < a.out ? last : a.out, 0};
 }
 __device__ inline int64_t length(const Span& s) { return s.last - s.first; }
+__device__ inline bool empty(const Span& s) { return s.first >= s.last; }
 
 // Calls f(position in the plane) for the elements of window p of the input.
 template <class F>
@@ -58,6 +59,7 @@ PERIGEE_KERNEL(max_pool, PoolArgs) {
     for (int d = 0; d < 3; ++d) w[d] = window(a.axis[d], p.at[d]);
     C best = -std::numeric_limits<C>::infinity();
     int64_t at = (w[0].first * a.axis[1].in + w[1].first) * a.axis[2].in + w[2].first;
+    if (empty(w[0]) || empty(w[1]) || empty(w[2])) at = -1;
     each_element(a.axis, w, [&](int64_t k) {
       const C v = C(widen(x[k * a.channels]));
       if (v > best || v != v) best = v, at = k;
@@ -102,10 +104,10 @@ PERIGEE_KERNEL(avg_pool_backward, PoolArgs) {
   }
 }
 
-// Whether position `at` of the index is in a plane; reports it if not.
+// Whether position `at` of the index is in a plane. Reports it if not, unless it is -1: a window with only padding.
 __device__ inline bool valid(const MovePoolArgs& a, int64_t at) {
   if (a.index[at] >= 0 && a.index[at] < a.plane) return true;
-  report(a.fault, a.report, a.index[at], at);
+  if (a.index[at] != -1) report(a.fault, a.report, a.index[at], at);
   return false;
 }
 
@@ -117,7 +119,8 @@ __device__ inline int64_t place_of_maximum(const MovePoolArgs& a, int64_t i) {
 
 PERIGEE_KERNEL(max_pool_take, MovePoolArgs) {
   for (int64_t i = thread_index(); i < a.count; i += thread_count())
-    if (valid(a, i)) static_cast<T*>(a.y)[i] = static_cast<const T*>(a.x)[place_of_maximum(a, i)];
+    static_cast<T*>(a.y)[i] =
+        valid(a, i) ? static_cast<const T*>(a.x)[place_of_maximum(a, i)] : convert_one<T>(C(0));
 }
 
 // Adds to y, an array of doubles, in any order.
