@@ -275,3 +275,40 @@ t.test("loops may have two hundred carries and a hundred outputs", function()
   t.equal(states[1].grad, pg.full({2}, 101 + 102 + 103))
   t.equal(states[7].grad, pg.ones(2))
 end)
+
+-- Each step would read a row, and its gradient adds to one. No step runs.
+t.test("gradients of a loop of no steps over a tensor without rows", function()
+  local readers = {
+    outputs = function(a)
+      return (pg.while_loop(function(i) return pg.le(i, #a) end, function(i) return a[i], {i + 1} end, {1}, {max_iterations = 2}))
+    end,
+    state = function(a, w)
+      local function step(i) return nil, {i + 1, a[i]} end
+      return (select(2, pg.while_loop(function(i) return pg.le(i, #a) end, step, {1, w}, {max_iterations = 2})))[2]
+    end,
+    once = function(a, w)
+      local out, states = pg.while_loop(function(i) return pg.logical_and(pg.le(i, #a), pg.lt(i, 3)) end,
+        function(i, s) return s, {i + 1, a[i]} end, {1, w}, {max_iterations = 1})
+      return out:sum() + states[2]:sum()
+    end,
+    list = function(a)
+      return (pg.while_loop(function(i) return pg.le(i, #a) end, function(i) return a:index_select(1, i:reshape{1}), {i + 1} end,
+        {pg.tensor(1, {dtype = "int64"})}, {max_iterations = 3}))
+    end,
+  }
+  for name, loop in pairs(readers) do
+    for rows = 0, 2 do
+      local a, w = pg.range(1, 3 * rows):reshape{rows, 3}, pg.ones(3)
+      local function f(v) return loop(v, w * 1):sum() end
+      local slope = pg.grad(f)
+      local want = pg.debug(slope, a)
+      t.equal(slope(a):totable(), want:totable(), name)
+      t.equal(pg.jit(slope)(a):totable(), want:totable(), name)
+      t.equal(want.shape, {rows, 3}, name)
+      local leaf = a:clone():attach_grad()
+      local y = pg.record(function() return f(leaf) end)
+      if y.requires_grad then y:backward() end
+      t.equal(leaf.grad:totable(), want:totable(), name)
+    end
+  end
+end)

@@ -153,9 +153,10 @@ class Gather {
     return true;
   }
 
+  // valid_rows needs a first row if some steps may not run.
   bool is_scatter(const Node& n) const {
-    if (!n.is<"index_select_backward">() || attr(n, "dim") != 1 || !(loop.runs_all() || attr(n, "index_base") == 1))
-      return false;
+    if (!n.is<"index_select_backward">() || attr(n, "dim") != 1) return false;
+    if (!loop.runs_all() && (attr(n, "index_base") != 1 || attr(n, "size") == 0)) return false;
     return std::all_of(n.inputs.begin(), n.inputs.end(),
                        [&](const Operand& o) { return !after.is_same(o) && may_stack(o); });
   }
