@@ -1,6 +1,9 @@
 #include "tensor/rule.h"
 
+#include <algorithm>
 #include <cstring>
+
+#include "tensor/tape.h"
 
 namespace pg {
 
@@ -77,6 +80,22 @@ static bool all_half(std::span<const Value> inputs) {
   return any;
 }
 
+// A rule may return an input as it is. The result is no leaf then, and its gradient is not that of the input: it
+// becomes a view of the input with its own place on the tape.
+static Values told_apart(Context& ctx, Values out, std::span<const Value> inputs) {
+  for (Value& v : out) {
+    if (!v.has_node() || std::none_of(inputs.begin(), inputs.end(), [&](const Value& input) {
+          return input.node() == v.node() && input.node_output() == v.node_output();
+        }))
+      continue;
+    Ints order;
+    for (int d = 0; d < v.rank(); ++d) order.push_back(user_dim(d));
+    Value in[1] = {std::move(v)};
+    v = apply(ctx, op_named<"permute">(), in, make_attrs(op_named<"permute">(), {{"dims", order}}))[0];
+  }
+  return out;
+}
+
 Values decomposed(Context& ctx, const OpDef& op, std::span<const Value> inputs, const Attrs& attrs) {
   SmallVector<Value, 4> wide;
   SmallVector<Type, 2> types;
@@ -91,7 +110,7 @@ Values decomposed(Context& ctx, const OpDef& op, std::span<const Value> inputs, 
   for (Var& v : op.decompose(rule)) out.push_back(std::move(v.value()));
   for (size_t i = 0; i < types.size(); ++i)
     if (out[i].dtype() != types[i].dtype) out[i] = cast(ctx, out[i], types[i].dtype);
-  return out;
+  return told_apart(ctx, std::move(out), inputs);
 }
 
 const AttrValue& Expansion::raw_option(const char* name) const {
@@ -117,7 +136,7 @@ Values expanded(Context& ctx, const OpDef& op, std::span<const Value> inputs, co
   Expansion c(ctx, op, attrs, options, inputs);
   Values out;
   for (Var& v : op.expand(c)) out.push_back(std::move(v.value()));
-  return out;
+  return told_apart(ctx, std::move(out), inputs);
 }
 
 std::vector<Var> expand_dtype(Expansion& c) {

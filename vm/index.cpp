@@ -191,8 +191,9 @@ bool takes_everything(const State& state, const Key& key, const Value& x) {
   return true;
 }
 
-Value read_region(State& state, const Value& x, const Key& key) {
-  if (takes_everything(state, key, x)) return x;
+// apart: the result has a place of its own on the tape, even if it is the whole tensor.
+Value read_region(State& state, const Value& x, const Key& key, bool apart = false) {
+  if (!(apart && x.has_node()) && takes_everything(state, key, x)) return x;
   const OpDef& op = op_named<"slice">();
   Value in[1] = {x};
   return apply(state.ctx, op, in, region_attrs(state, op, key))[0];
@@ -336,7 +337,7 @@ int index_read(lua_State* L, State& state) {
     fail("index", "a 0-dim tensor has no elements to select; x:item() reads its value");
   if (state.trace && state.trace->sees(x)) state.trace->note(x, TypeGuard::kRank, 0, x.rank());
   const Key key = KeyReader(L, state, x).read(2);
-  Value out = read_region(state, x, key);
+  Value out = read_region(state, x, key, key.pickers.empty());
   if (!key.pickers.empty()) out = read_picked(state, Var(state.ctx, out), pickers_of(key)).value();
   out = settle(state, std::move(out), x);
   push_box(L, state, std::move(out)).read_only = true;
