@@ -220,8 +220,19 @@ class Walk {
     for (size_t i = 0; i < node.inputs.size() && i < grads.size(); ++i) {
       const Value& input = node.inputs[i];
       if (!needs(input) || !grads[i].defined()) continue;
+      if (custom) check_shape(node, i, grads[i]);
       add(*input.node(), input.node_output(), fit(std::move(grads[i]), input.type()));
     }
+  }
+
+  // Throws if the gradient of a backward function has another shape than input i and none that the input broadcasts to.
+  static void check_shape(const TapeNode& node, size_t i, const Value& grad) {
+    const Dims& shape = node.inputs[i].shape();
+    if (grad.is_number() || grad.shape() == shape) return;
+    Dims joined;
+    if (!broadcast(shape, grad.shape(), &joined) || !(joined == grad.shape()))
+      bad_argument(node.custom_name.c_str(), fmt::format("gradient {}", i + 1).c_str(),
+                   "a tensor of shape " + to_string(shape), to_string(grad.shape()));
   }
 
   // In anomaly mode: raises if an op of the rule makes a NaN, or if a gradient that goes on has one.

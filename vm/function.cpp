@@ -101,25 +101,14 @@ class LuaBackward : public HostedFunction {
         out.emplace_back();
         continue;
       }
-      out.push_back(gradient_at(L, top + 1 + int(i), node, i));
+      const std::string name = fmt::format("gradient {}", i + 1);
+      out.push_back(check_value(L, state_, top + 1 + int(i), node.custom_name.c_str(), name.c_str()));
     }
     lua_settop(L, top);
     return out;
   }
 
  private:
-  // Returns gradient i of the results. Its shape must be that of the input or one that the input broadcasts to.
-  Value gradient_at(lua_State* L, int place, TapeNode& node, size_t i) {
-    const std::string name = fmt::format("gradient {}", i + 1);
-    const Value& dy = check_value(L, state_, place, node.custom_name.c_str(), name.c_str());
-    const Dims& shape = node.inputs[i].shape();
-    Dims joined;
-    if (!broadcast(shape, dy.shape(), &joined) || !(joined == dy.shape()))
-      bad_argument(node.custom_name.c_str(), name.c_str(), "a tensor of shape " + to_string(shape),
-                   to_string(dy.shape()));
-    return dy;
-  }
-
   void push_function(lua_State* L) const {
     if (reference) return reference.push(L);
     kLoose.push_table(L);

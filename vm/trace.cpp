@@ -279,8 +279,8 @@ std::shared_ptr<const Graph> trace_backward(lua_State* L, State& state, int func
   for (size_t i = 0; i < inputs.size(); ++i) {
     const int place = top + 1 + int(i);
     const bool given = int(i) < results && !lua_isnil(L, place) && !lua_isboolean(L, place);
-    const Value gradient =
-        given ? check_value(L, state, place, name, "gradient") : body.filled(state.ctx, inputs[i].type(), 0);
+    const Value gradient = given ? check_value(L, state, place, name, fmt::format("gradient {}", i + 1).c_str())
+                                 : body.filled(state.ctx, inputs[i].type(), 0);
     body.graph.outputs.push_back(body.operand_of(gradient));
   }
   lua_settop(L, top);

@@ -178,6 +178,55 @@ t.test("a Function has its own gradient", function()
   t.bad_argument(function() pg.record(function() return wrong(v):sum() end):backward() end, "wrong", "gradient 1")
 end)
 
+-- As in PyTorch, a gradient of a shape that the input broadcasts to is summed, and its dtype is converted.
+t.test("gradients of a Function have the shape of its inputs in each form", function()
+  local x = T{1, 2, 3}
+  local function forms(back)
+    local f = pg.autograd.Function{name = "odd", forward = function(_, v, w) return v * w end,
+                                   backward = function(_, dy) return back(dy), dy * 2 end}
+    local function slope(v) return pg.grad(function(u) return f(u * 1, u):sum() end)(v) end
+    local block = pg.nn.block{forward = function(_, v) return f(v * 1, x) end}
+    block:hybridize()
+    local function recorded(run)
+      return function(v)
+        local leaf = v:clone():attach_grad()
+        pg.record(function() return run(leaf):sum() end):backward()
+        return leaf.grad
+      end
+    end
+    local function each(v) return (pg.foreach(function(row) return f(row, row) end, v:unsqueeze(1))) end
+    local function either(v) return pg.cond(v:sum():gt(0), function() return f(v, v) end, function() return v end) end
+    return {
+      eager = slope, jit = pg.jit(slope), block = recorded(block), again = recorded(block),
+      plain = recorded(function(v) return f(v, v) end),
+      body = recorded(each), branch = recorded(either), body_jit = pg.jit(pg.grad(function(v) return each(v):sum() end)),
+      checked = function(v) return pg.debug(slope, v) end,
+    }
+  end
+  local wrong = {
+    scalar = function(dy) return dy:sum() end, short = function(dy) return dy[{{1, 2}}] * 1 end,
+    one = function(dy) return dy[{{1, 1}}] * 1 end,
+    column = function(dy) return dy:unsqueeze(2):expand(3, 2) * 1 end,
+  }
+  for name, back in pairs(wrong) do
+    for form, run in pairs(forms(back)) do
+      for _ = 1, 2 do
+        local e = t.bad_argument(function() return run(x) end, "odd", "gradient 1")
+        t.check(e:find("expected a tensor of shape 3, got ", 1, true), name .. " " .. form .. ": " .. e)
+      end
+    end
+  end
+  local right = {
+    same = function(dy) return dy end, row = function(dy) return dy:unsqueeze(1) end, other = function(dy) return dy:to("float64") end,
+    rows = function(dy) return dy:expand(2, 3) / 2 end,
+  }
+  for name, back in pairs(right) do
+    for form, run in pairs(forms(back)) do
+      t.equal(run(x), pg.full({3}, (form == "block" or form == "again") and 1 or 3), name .. " " .. form)
+    end
+  end
+end)
+
 t.test("checkpoint recomputes in backward", function()
   local calls, w = 0, T{1, 2}:attach_grad()
   local f = function(x) calls = calls + 1 return (x * x):dropout(0.5) end
