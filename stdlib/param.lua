@@ -163,8 +163,16 @@ function param.note(p, block)
   log[#log + 1] = entry
 end
 
+--- param.note_change(owner, undo, old) logs that a call changed something of owner which no graph depends on.
+--- undo(owner, old) takes it back.
+function param.note_change(owner, undo, old)
+  if log.depth == 0 then return end
+  log[#log + 1] = {by = running() or main, depth = log.depth, of = setmetatable({owner = owner}, weak), undo = undo, old = old}
+end
+
 local function take_back(entry)
-  local p, block = entry.of.p, entry.of.block
+  local p, block, owner = entry.of.p, entry.of.block, entry.of.owner
+  if owner then entry.undo(owner, entry.old) end
   if block then rawset(block, "_ready", nil) end
   if not p then return end
   local e = extra(p)
@@ -172,7 +180,7 @@ local function take_back(entry)
   core.unbind(p)
 end
 
---- param.settle(ok) -> whether changes were undone; called after a call, which succeeded if ok. The changes of a nested
+--- param.settle(ok) -> whether changes were undone that graphs depend on; called after a call, which succeeded if ok. The changes of a nested
 --- call that succeeded become those of the outer call. Inside a trace nothing is undone; the tracing call does that.
 function param.settle(ok)
   local depth, by, keep, any = log.depth, running() or main, ok or core.tracing(), false
@@ -182,7 +190,7 @@ function param.settle(ok)
       entry.depth = depth
       if not keep then
         take_back(entry)
-        any = true
+        any = any or not entry.undo
       end
       if not keep or depth == 0 then table.remove(log, i) end
     end

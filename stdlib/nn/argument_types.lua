@@ -1,8 +1,8 @@
 -- The argument types of the last traced call of each hybridized block and jitted function, or of the first call of a
--- block. export and freeze trace with arguments of these types.
+-- block, that succeeded. export and freeze trace with arguments of these types.
 local core = ...
 local args = core.require("support.args")
-local floats = core.require("param").floats
+local param = core.require("param")
 local argument_types = {}
 
 local pairs, select = pairs, select
@@ -31,11 +31,14 @@ function argument_types.summary(value, seen)
   return summary
 end
 
---- argument_types.note(block, …) records the types of the arguments of a call.
+local function put_back(block, list) argument_types.noted[block] = list end
+
+--- argument_types.note(block, …) records the types of the arguments of a call, until it fails.
 function argument_types.note(block, ...)
   local n = select("#", ...)
   local list, seen = {n = n}, {depth = 0}
   for i = 1, n do list[i] = argument_types.summary((select(i, ...)), seen) end
+  param.note_change(block, put_back, argument_types.noted[block])
   argument_types.noted[block] = list
 end
 
@@ -47,7 +50,7 @@ function argument_types.convert(block, target)
     if core.is_tensor(summary) or seen[summary] then return end
     seen[summary] = true
     if summary.tensor then
-      local dtype = floats[summary.dtype] and target.dtype or summary.dtype
+      local dtype = param.floats[summary.dtype] and target.dtype or summary.dtype
       local device = target.device or summary.device
       changed = changed or dtype ~= summary.dtype or device ~= summary.device
       summary.dtype, summary.device = dtype, device

@@ -176,4 +176,35 @@ t.test("what no graph can change is an error or a warning", function()
   grow(pg.tensor{1})
   t.error_contains(function() grow:export(t.tmp("grow")) end, "a state of the function changes from float32 3 cpu to float32 4 cpu")
   t.equal(s:totable(), {0, 0, 1})
+
+t.test("a call that fails leaves the types that an export uses", function()
+  local function block()
+    local w = pg.param{shape = {2, 2}}
+    return nn.block{forward = function(self, x) return x:matmul(x:t()):linear(self.w) end, w = w}:initialize()
+  end
+  local function hybrid() local net = block() net:hybridize() return net end
+  local function hooked()
+    local net = block()
+    net:register_forward_hook(function() end)
+    return net
+  end
+  local function nested()
+    local net = nn.HybridSequential{block()}
+    net:hybridize()
+    return net
+  end
+  local function step() local net = block() return pg.jit(function(x) return net(x) end) end
+  for what, make in pairs{block = block, hybrid = hybrid, hooked = hooked, nested = nested, step = step} do
+    local f, good, bad, path = make(), pg.ones(2, 5), pg.ones(3, 5), t.tmp("failed")
+    local function fails() t.error_contains(function() f(bad) end, "linear") end
+    fails()
+    t.error_contains(function() f:export(path) end, "once first")
+    f(good)
+    f:export(path)
+    fails()
+    f:export(path)
+    f(good)
+    t.check(f:export(path), what)
+    if what == "nested" then t.check(f[1]:export(path), what) end
+  end
 end)
