@@ -254,3 +254,44 @@ t.test("detect_anomaly names the op and the line", function()
   end, "made a NaN")
   t.check(e:find("test_api_gradients.lua:%d"), e)
 end)
+
+-- As in PyTorch: the inputs of pg.grad, vjp and jvp are no leaves of the script.
+t.test("results of functional gradients have a history if the arguments or captured tensors have", function()
+  local function cube(z) return (z * z * z):sum() end
+  local w = T{2}:attach_grad()
+  local function weighed(z) return (z * z * w):sum() end
+  -- Each case: the function, its value and its gradient at 3, and the gradient by w or nil if there is none.
+  local cases = {
+    grad = {function(x) return pg.grad(cube)(x) end, 27, 18},
+    second = {function(x) return pg.grad(function(u) return pg.grad(cube)(u):sum() end)(x) end, 18, 6},
+    captured = {function(x) return pg.grad(weighed)(x) end, 12, 4, 6},
+    inner = {function(x)
+      return pg.grad(function(a) return pg.grad(function(b) return (a * a * b * b):sum() end)(x * 1):sum() end)(x)
+    end, 36, 24},
+    value = {function(x) local y, dx = pg.value_and_grad(cube)(x) return y + dx end, 54, 45},
+    several = {function(x) local a, b = pg.grad(function(u, v) return (u * u * v):sum() end, {1, 2})(x, T{1}) return a + b end, 15, 8},
+    trees = {function(x) return pg.grad(function(u) return cube(u.a) end)({a = x}).a end, 27, 18},
+    vjp = {function(x) local y, back = pg.vjp(function(z) return z * z end, x) return back(y) + back(y) + y end, 117, 114},
+    vjp_captured = {function(x) local _, back = pg.vjp(function(z) return z * z end, x) return back(w) end, 12, 4, 6},
+    jvp = {function(x) local y, dy = pg.jvp(cube, {x}, {x}) return y + dy end, 108, 108},
+    jvp_captured = {function(x) return (select(2, pg.jvp(cube, {x}, {w}))) end, 54, 36, 27},
+    hessian = {function(x) return (select(2, pg.jvp(pg.grad(cube), {x}, {x}))) end, 54, 36},
+  }
+  for name, case in pairs(cases) do
+    local block = pg.nn.block{forward = function(_, x) return case[1](x) end}
+    block:hybridize()
+    for form, run in pairs{eager = case[1], jit = pg.jit(case[1]), block = block, debug = function(x) return pg.debug(case[1], x) end} do
+      for _, leaf in ipairs{true, false, true} do
+        local x, text = leaf and T{3}:attach_grad() or T{3}, name .. " " .. form .. " " .. tostring(leaf)
+        w.grad = nil
+        local y = pg.record(function() return run(x) end)
+        t.equal(y:sum():item(), case[2], text)
+        t.equal(y.requires_grad, leaf or case[4] ~= nil, text)
+        if y.requires_grad then y:backward() end
+        if leaf then t.equal(x.grad:item(), case[3], text) end
+        t.equal(w.grad:item(), case[4] or 0, text)
+        t.check(not run(x).requires_grad, text)
+      end
+    end
+  end
+end)
