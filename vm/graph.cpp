@@ -264,12 +264,9 @@ int replay_program(lua_State* L, State& state) {
   }
   const Graph& graph = call.program->trace();
   const auto run = [&] { return replay(state.ctx, graph, inputs, call.program->generators()); };
-  const Values out = call.of_model ? at_caller(graph, run) : run();
+  Values out = call.of_model ? at_caller(graph, run) : run();
   for (const auto& w : call.writes) rebind(*boxes[size_t(w.box)], out[size_t(w.output)]);
-  Values results;
-  for (int32_t k : call.results) results.push_back(out[size_t(k)]);
-  push_results(L, state, results);
-  return int(results.size());
+  return push_call_results(L, state, call, std::move(out));
 }
 
 namespace {

@@ -193,6 +193,21 @@ Values run_call(State& state, const Call& call, std::span<Box* const> boxes) {
 // caches hold. With collections as often as for ops, ten ops on 1 M elements took a quarter more time.
 constexpr int kResultShare = 3;
 
+}  // namespace
+
+int push_call_results(lua_State* L, State& state, const ProgramCall& call, Values out, int share) {
+  Values results;
+  for (int32_t k : call.results) results.push_back(out[size_t(k)]);
+  out.clear();
+  push_results(L, state, results, share);
+  const int count = int(results.size());
+  for (size_t i = 0; i < call.read_only.size(); ++i)
+    if (call.read_only[i]) to_box(L, state, int(i) - count)->read_only = true;
+  return count;
+}
+
+namespace {
+
 // run(program, tensors…) → results, or nil and the reason why the script has to be traced again.
 int run_program(lua_State* L, State& state) {
   if (state.trace) return replay_program(L, state);
@@ -224,11 +239,7 @@ int run_program(lua_State* L, State& state) {
     state.collect_garbage(L);
     out = run_call(state, call, boxes);
   }
-  Values results;
-  for (int32_t k : call.results) results.push_back(out[size_t(k)]);
-  out.clear();
-  push_results(L, state, results, kResultShare);
-  return int(results.size());
+  return push_call_results(L, state, call, std::move(out), kResultShare);
 }
 
 // program:graph() → the text of the trace. program:graph("optimized") → the text of the graph that the last run

@@ -158,9 +158,10 @@ int trace_input_of(lua_State* L, State&) {
 }
 
 // trace:output(x) → the index of x among the results of run, from 1.
-int trace_output(lua_State* L, State&) {
+int trace_output(lua_State* L, State& state) {
   TraceHandle& handle = check_trace(L);
   handle.results->push_back(handle.session->output(L, 2));
+  handle.session->read_only.push_back(to_box(L, state, 2)->read_only);
   lua_pushnumber(L, double(handle.results->size()));
   return 1;
 }
@@ -226,6 +227,7 @@ std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> resu
     call->fresh.push_back({box_place(session, f.owner), int8_t(f.read ? f.before : -1), f.after, f.leaf->req});
   call->made_leaves = session.made_leaves;
   call->results = std::move(results);
+  call->read_only = session.read_only;
   call->recording = session.guards_recording;
   call->training = session.guards_training;
   call->records = session.records && !differentiates;

@@ -85,6 +85,7 @@ class TraceSession final : public GraphBuilder {
   std::deque<Captured> captured;   // tensors and gradients, in order of first use
   std::vector<Freshness> freshness;
   std::vector<MadeLeaf> made_leaves;
+  std::vector<char> read_only;  // by result of run: Box::read_only
   std::optional<bool> guards_recording, guards_training;
   bool records = false;  // a result was recorded inside, although the call was not recorded
   std::string failed;    // the first error that fails the trace even if the script catches it
@@ -181,10 +182,14 @@ struct ProgramCall {
   std::vector<Fresh> fresh;
   std::vector<TraceSession::MadeLeaf> made_leaves;
   std::vector<int32_t> results;  // outputs of the graph that become new tensors
+  std::vector<char> read_only;   // by result: Box::read_only
   std::optional<bool> recording, training;
   bool of_model = false;  // whether the lines of its graph are those of a script that made a model: see error_of_caller
   bool records = false;   // whether its results have gradients even if the call is not recorded
 };
+
+// Pushes the results among the outputs of a run and returns their number. share: see push_results.
+int push_call_results(lua_State* L, State& state, const ProgramCall& call, Values out, int share = 1);
 
 // The program at stack index i. Throws if there is none.
 ProgramCall& check_program(lua_State* L, int i);

@@ -221,3 +221,22 @@ t.test("messages about positions show what the dim allows", function()
   t.error_contains(function() return x[4] end, "expected an index from 1 to 3 or -3 to -1 in a dim of size 3, got 4")
   t.error_contains(function() return pg.zeros(0, 3)[1] end, "expected no index in a dim of size 0, got 1")
 end)
+
+t.test("a function with a graph returns indexing reads as plain Lua does", function()
+  local function first(x) return x[1], x * 2, {x:select(1, 2), x[{{1, 2}}]} end
+  local block = pg.nn.block{forward = function(_, x) return first(x) end}
+  block:hybridize()
+  local inner = pg.jit(first)
+  for form, run in pairs{eager = first, jit = pg.jit(first), block = block, nested = pg.jit(function(x) return inner(x) end)} do
+    for _ = 1, 2 do
+      local x = pg.ones(2, 2)
+      local row, double, parts = run(x)
+      for _, y in ipairs{row, parts[1], parts[2]} do
+        t.error_contains(function() y:add_(1) end, "the result of an indexing read")
+        t.equal(y:clone():add_(1), y + 1, form)
+      end
+      t.equal(double:add_(1), pg.full({2, 2}, 3), form)
+      t.equal(x, pg.ones(2, 2), form)
+    end
+  end
+end)
