@@ -189,11 +189,35 @@ void return_leaves(Graph& graph) {
   for (int32_t leaf : behind) graph.outputs.push_back(Operand::of(size_t(leaf)));
 }
 
+// Whether the function has a pg.record of its own, around anything.
+bool opens_record(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    const auto bodies = bodies_of(node);
+    return node.recording == Mode::kOn ||
+           std::any_of(bodies.begin(), bodies.end(), [](const Graph* body) { return opens_record(*body); });
+  });
+}
+
+// Fixes that what the graph leaves open is not recorded.
+void leave_unrecorded(Graph& graph) {
+  for (Node& node : graph.nodes) {
+    if (node.recording == Mode::kAuto) node.recording = Mode::kOff;
+    change_bodies(node, [](const Graph& body) {
+      auto copy = std::make_shared<Graph>(body);
+      leave_unrecorded(*copy);
+      return copy;
+    });
+  }
+}
+
 std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> results, Program::Options options) {
   // A backward inside the trace has consumed what was recorded.
   const bool differentiates = std::any_of(session.graph.nodes.begin(), session.graph.nodes.end(),
                                           [](const Node& node) { return node.kind == NodeKind::kGradient; });
   if (!differentiates) return_leaves(session.graph);
+  const bool records = session.records && !differentiates;
+  if (!differentiates && opens_record(session.graph)) session.guards_recording = session.recording();
+  if (records) leave_unrecorded(session.graph);  // a run records, but only what the function does under its pg.record
   auto call = std::make_unique<Call>();
   call->input_boxes.resize(session.graph.inputs.size());
   call->input_gradients.resize(session.graph.inputs.size());
@@ -230,7 +254,7 @@ std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> resu
   call->read_only = session.read_only;
   call->recording = session.guards_recording;
   call->training = session.guards_training;
-  call->records = session.records && !differentiates;
+  call->records = records;
   call->program = Ref<Program>(new Program(session.graph, session.generators, std::move(options)));
   return call;
 }

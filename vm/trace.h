@@ -73,6 +73,7 @@ class TraceSession final : public GraphBuilder {
 
   // Guards the flags that the script reads.
   void read_flags(bool recording, bool training);
+  bool recording() const { return recording_; }  // whether the call is recorded
 
   // sees: whether a value is a symbol that may be used now. note: guards a property of its type that the script read.
   bool sees(const Value& value) const { return innermost->knows(value); }

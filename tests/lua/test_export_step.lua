@@ -176,6 +176,7 @@ t.test("what no graph can change is an error or a warning", function()
   grow(pg.tensor{1})
   t.error_contains(function() grow:export(t.tmp("grow")) end, "a state of the function changes from float32 3 cpu to float32 4 cpu")
   t.equal(s:totable(), {0, 0, 1})
+end)
 
 t.test("a call that fails leaves the types that an export uses", function()
   local function block()

@@ -138,3 +138,45 @@ t.test("checkpoint keeps the history of what it returns unchanged", function()
   t.equal(w.grad_req, "write")
   t.equal(w.grad, T{1, 1, 1})
 end)
+
+t.test("a run of what a function records does not record the rest", function()
+  local p = T{1, 2}:attach_grad()
+  local function f(x)
+    local l = pg.record(function() return (p * x):sum() end)
+    local z = pg.foreach(function(e) return e * p end, pg.stack{x, x})
+    return l, p * 3, z
+  end
+  local jitted = pg.jit(f)
+  for _ = 1, 2 do
+    for name, run in pairs{plain = function(g, x) return g(x) end, record = function(g, x) return pg.record(function() return g(x) end) end} do
+      local a, b = {run(f, T{1, 2})}, {run(jitted, T{1, 2})}
+      for k = 1, 3 do t.equal(b[k].requires_grad, a[k].requires_grad, name .. " " .. k) end
+      b[1]:backward()
+      t.equal(p.grad, T{1, 2})
+    end
+  end
+end)
+
+t.test("a step with an earlier gradient may come before the loss is returned", function()
+  local function make()
+    local p = pg.param(pg.ones(2))
+    local trainer = pg.optim.Trainer({p}, "sgd", {learning_rate = 0.1})
+    return p, function(x)
+      local l = pg.record(function() return (p * x):sum() end)
+      trainer:step(1)
+      return l
+    end
+  end
+  local p, step = make()
+  local q, inner = make()
+  local jitted = pg.jit(inner)
+  for i = 1, 3 do
+    if i == 1 then pg.record(function() return (p * 2):sum() + (q * 2):sum() end):backward() end
+    local a, b = step(T{1, i}), jitted(T{1, i})
+    t.equal(b, a)
+    a:backward()
+    b:backward()
+    t.equal(q, p)
+    t.equal(q.grad, p.grad)
+  end
+end)
