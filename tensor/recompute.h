@@ -20,8 +20,8 @@ Recomputation recomputation(const OpDef& op, size_t inputs);
 // compute again (TapeNode::again), and output 1 if the node itself can do so (TapeNode::chain).
 void save_less(TapeNode& node);
 
-// Returns input or output k of a node of an op, with its link; if the node's rule reads it, with its data. Throws if the
-// node that computes it has been released.
+// Returns input or output k of a node of an op, with its link; if the node's rule reads it, with its data. Throws if
+// the node that computes it has been released.
 Value rule_input(Context& ctx, TapeNode& node, size_t k);
 Value rule_output(Context& ctx, TapeNode& node, size_t k);
 

@@ -9,8 +9,8 @@ local discover = core.require("nn.discover")
 local logs = core.require("hybrid.access_log")
 local run_hooks = core.require("hybrid.run_hooks")
 local graph = core.require("graph")
-local place = core.require("hybrid.place")
-local tree = core.require("tree")
+local places_of = core.require("hybrid.place")
+local trees = core.require("tree")
 local is_param = core.require("param").is
 local native = core.graph
 local export = {}
@@ -134,7 +134,7 @@ local function find_states(op, changes)
       places[#places + 1] = p
     elseif kind == "number" or kind == "boolean" or kind == "string" then
       core.warn(("%s: the function changes %s from %s to %s, which its graph does not; a tensor would be a state of the graph"):format(
-        op, place.name(p), place.show(change.before), place.show(change.after)))
+        op, places_of.name(p), places_of.show(change.before), places_of.show(change.after)))
     end
   end
   return places
@@ -155,7 +155,7 @@ local function trace_states(op, places, trace_it)
   end
   carried.write(places, states)
   local function store(results)
-    for i = 1, results.n do results[i] = tree.map(alias, results[i]) end
+    for i = 1, results.n do results[i] = trees.map(alias, results[i]) end
     local now = carried.read(op, places)
     for k, x in ipairs(now) do now[k] = rawequal(x, states[k]) and x or alias(x) end
     for k, x in ipairs(now) do
