@@ -3,6 +3,9 @@ local pg = require "perigee"
 local core = pg.testing.core
 local catalog, documents, help = core.require("support.catalog"), core.require("support.documents"), core.require("help")
 
+t.skip_in("hybrid", "texts do not depend on the mode")
+t.skip_in("guard", "texts do not depend on the mode")
+
 -- Returns the output of pg.help without its final newline. pg.help must return nothing.
 local function text(what)
   local write, parts = io.write, {}
