@@ -119,8 +119,8 @@ function Jitted:graph() return show_graph("graph", core.shown(self.cache)) end
 
 --- f:export(path[, {epoch =, inputs =}]) writes the graph of a function made by pg.jit to path.json and the tensors that
 --- it reads to path.safetensors, and returns both paths. A host runs it without Lua, see perigee_model_load; a training
---- step keeps its parameters, the states of its trainers and their numbers of updates. Learning rates and pg.live are
---- constants. inputs: the arguments to trace with; by default they have the types of the call that was traced last. Raises
+--- step keeps its parameters, the states of its trainers and their numbers of updates, and the tensors that it replaces.
+--- Learning rates, pg.live and numbers are constants. inputs: the arguments to trace with; by default they have the types of the call that was traced last. Raises
 --- if the rate follows a schedule.
 function Jitted:export(path, opts)
   args.self("export", self, "step")
