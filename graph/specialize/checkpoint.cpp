@@ -26,6 +26,30 @@ struct Operands {
   }
 };
 
+// A spliced body has the types of its trace. Infers them again from the types of the inputs, which a later call may
+// have changed. Branches and loops in it keep theirs: where these do not fit any more, the function is traced again.
+void infer_again(Graph& graph) {
+  for (Node& node : graph.nodes) {
+    if (node.kind == NodeKind::kInput || node.kind == NodeKind::kConstant || is_control(node)) continue;
+    if (node.kind != NodeKind::kOp) {
+      const size_t heads = size_t(node.heads), first = node.kind == NodeKind::kGradient ? 2 * heads
+                                                       : node.kind == NodeKind::kCustom ? heads
+                                                                                        : 0;
+      for (size_t k = 0; k < node.types.size(); ++k)
+        if (const Operand& like = node.inputs[first + k]; like.is_node()) node.types[k] = graph.type(like);
+      continue;
+    }
+    Values in;
+    for (const Operand& operand : node.inputs)
+      in.push_back(operand.is_node()     ? Value(Array::make(graph.type(operand)))
+                   : operand.is_number() ? Value(operand.number)
+                                         : Value());
+    SmallVector<Type, 2> types;
+    infer_types(*node.op, in, node.attrs, types);
+    for (size_t k = 0; k < node.types.size(); ++k) node.types[k] = types[k];
+  }
+}
+
 // Writes the body of a loop. `write` takes the index, slices, carries and captures, and returns the outputs.
 template <class Write>
 std::shared_ptr<const Graph> body_graph(Context& ctx, const Operands& in, bool rows, Write write) {
@@ -44,6 +68,7 @@ std::shared_ptr<const Graph> body_graph(Context& ctx, const Operands& in, bool r
     throw;
   }
   ctx.interpreter = outer;
+  infer_again(builder.graph);
   return std::make_shared<const Graph>(std::move(builder.graph));
 }
 

@@ -302,3 +302,38 @@ each("backward to a tensor from outside the body is an error that names the alte
   t.error_contains(f, "pg.grad", {x = pg.ones(2)})
   t.equal(w.grad, pg.zeros(2))
 end)
+
+t.test("checkpointed loops take other sizes and dtypes without a new trace", function()
+  t.skip_in("hybrid", "one kind of graph is enough")
+  local w = pg.tensor{0.5, 0.25, 2}
+  local loops = {
+    loop = function(a, o) return pg.loop(5, function(i, s) return (s * w + i):sin() end, a, o) end,
+    foreach = function(a, o)
+      local _, s = pg.foreach(function(x, s) return s, (s * x):sin() * w end, pg.stack{a, a * 2, a * 3, a, a}, a, o)
+      return s
+    end,
+    while_loop = function(a, o)
+      o = {max_iterations = 7, checkpoint = o and o.checkpoint}
+      local _, s = pg.while_loop(function(i) return i:lt(5) end, function(i, s) return s, {i + 1, (s * w):cos()} end, {pg.tensor(0), a}, o)
+      return s[2]
+    end,
+  }
+  for name, loop in pairs(loops) do
+    local function gradient(o)
+      return function(a)
+        local x = a:detach():attach_grad()
+        local y = pg.record(function() return loop(x, o):square():sum() end)
+        return y, pg.autograd.grad({y}, {x})[1]
+      end
+    end
+    local plain, jitted = gradient(), pg.jit(gradient{checkpoint = 2})
+    for _, n in ipairs{4, 2, 5, 1} do
+      local a = pg.range(1, 3 * n):reshape{n, 3} * 0.1
+      local y, g = plain(a)
+      local y2, g2 = jitted(a)
+      t.close(y2, y, {what = name})
+      t.close(g2, g, {what = name})
+    end
+    t.equal(jitted:cache_info().traces, 1, name)
+  end
+end)
