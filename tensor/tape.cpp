@@ -25,14 +25,17 @@ namespace {
 
 bool all_inputs_saved(const OpDef& op, uint32_t mask) { return (mask | (~0u << op.inputs.size())) == ~0u; }
 
-void save_inputs(TapeNode& node, const OpDef& op, std::span<const Value> inputs, const Type& result) {
-  const uint32_t saved = saved_inputs(op, result.dtype);
+bool may_be_dropped(const Value& v) {
+  return v.is_array() && v.array().buffer && Bytes(v.array().buffer->bytes) >= kWorthRecomputing;
+}
+
+// whole: also the small inputs that the rule does not read, from which the op itself can be applied again.
+void save_inputs(TapeNode& node, const OpDef& op, std::span<const Value> inputs, DType result, bool whole) {
+  const uint32_t saved = saved_inputs(op, result);
   const bool all = all_inputs_saved(op, saved);
-  const auto is_small = [&](const Value& v) { return v.is_array() && bytes_of(v.type()) < kWorthRecomputing; };
-  const bool recomputes = op.has(kCheap) && bytes_of(result) >= kWorthRecomputing;  // which reads all inputs
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool keep =
-        all || (saved >> input_definition(op, inputs.size(), i) & 1) || (recomputes && is_small(inputs[i]));
+        all || (saved >> input_definition(op, inputs.size(), i) & 1) || (whole && !may_be_dropped(inputs[i]));
     node.inputs.push_back(keep ? inputs[i] : type_only(inputs[i]));
   }
 }
@@ -119,9 +122,10 @@ void record(Context& ctx, const OpDef& op, std::span<const Value> inputs, const 
   node->op = &op;
   node->attrs = attrs;
   node->hosted = any_hosted(inputs);
-  save_inputs(*node, op, inputs, outputs[0].type());
+  const bool large = may_be_dropped(outputs[0]);
+  save_inputs(*node, op, inputs, outputs[0].dtype(), large && op.has(kCheap));
   save_outputs(*node, op, outputs);
-  save_less(*node);
+  if (large || std::any_of(inputs.begin(), inputs.end(), may_be_dropped)) save_less(*node);
   link_outputs(node, outputs);
 }
 
