@@ -138,15 +138,6 @@ local function map_inputs(argument)
   return mapped, leaves
 end
 
--- The results of a call of pg.grad, vjp or jvp that ends. They depend on what the script can differentiate by, not on the
--- inputs of the call that no history leads to: without other leaves they have no history. The results of a trace get their
--- histories from its graph.
-local function ended(inputs, value)
-  if core.tracing() then return value end
-  for _, x in ipairs(inputs) do core.end_leaf(x) end
-  return (tree.map(function(x) return core.is_tensor(x) and core.without_ended(x) or x end, value))
-end
-
 local function refuse_input(op, name, argument) core.arg_error(op, name, "a floating tensor, or a tree that holds one", argument) end
 
 local function shape_text(x) return x:dim() == 0 and "scalar" or table.concat(x.shape, "x") end
@@ -213,8 +204,7 @@ local function value_and_gradients(op, f, argnum, ...)
     for k = 1, m.count do list[k] = found[m.from + k] end
     results[i] = like(m.argument, list)
   end
-  if not outer then return core.detach(y), results end
-  return ended(inputs, y), ended({}, results)
+  return (outer and y or core.detach(y)), results
 end
 
 --- pg.grad(f[, argnum = 1]) -> a function that returns the gradient of the scalar function f with respect to argument
@@ -285,11 +275,11 @@ function autograd.vjp(f, ...)
     for k = 1, n do
       local list = {}
       for i = 1, ranges[k][2] do list[i] = found[ranges[k][1] + i] end
-      if list[1] then results[k] = ended({}, like(originals[k], list)) end
+      if list[1] then results[k] = like(originals[k], list) end
     end
     return unpack(results, 1, n)
   end
-  local value = outer and ended(inputs, y) or tree.map(function(t) return core.is_tensor(t) and core.detach(t) or t end, y)
+  local value = outer and y or tree.map(function(t) return core.is_tensor(t) and core.detach(t) or t end, y)
   return value, back
 end
 
@@ -303,8 +293,8 @@ function autograd.jvp(f, primals, tangents)
   if type(tangents) ~= "table" or #tangents ~= #primals then core.arg_error("jvp", "tangents", #primals .. " tangents, one per primal", tangents) end
   local outer = core.is_recording()
   local y, directional
-  local inputs, arguments, probes = {}, {}, {}
   in_modes("jvp", function()
+    local inputs, arguments = {}, {}
     for k = 1, #primals do
       local mapped, leaves = map_inputs(primals[k])
       if #leaves == 0 then refuse_input("jvp", ("primals[%d]"):format(k), primals[k]) end
@@ -315,7 +305,7 @@ function autograd.jvp(f, primals, tangents)
     if #flat ~= #inputs then core.arg_error("jvp", "tangents", #inputs .. " tensors like the primals", tangents) end
     check_shapes("jvp", "tangents", flat, inputs)
     y = f(unpack(arguments, 1, #arguments))
-    local heads = tree.flatten(y)
+    local heads, probes = tree.flatten(y), {}
     for i, head in ipairs(heads) do
       if not core.is_tensor(head) then core.arg_error("jvp", "f", "a function that returns tensors", head) end
       probes[i] = core.attach_grad(core.ops.zeros_like(core.detach(head)), "write")
@@ -334,8 +324,8 @@ function autograd.jvp(f, primals, tangents)
     local i = 0
     directional = tree.map(function() i = i + 1; return result[i] end, y)
   end, true, core.is_training())
-  if not outer then return tree.map(function(t) return core.detach(t) end, y), directional end
-  return ended(inputs, y), ended(probes, directional)
+  if not outer then y = tree.map(function(t) return core.detach(t) end, y) end
+  return y, directional
 end
 
 -- Returns the gradients that a Function's backward has returned as a list. Absent ones are no error where the rest of the

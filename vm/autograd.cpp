@@ -1,6 +1,5 @@
 // Modes, leaves and backward. stdlib/autograd.lua builds the scopes that take a function on push_modes and pop_modes.
 #include <algorithm>
-#include <set>
 
 #include "graph/io/model_names.h"
 #include "vm/args.h"
@@ -107,37 +106,6 @@ int attach_grad(lua_State* L, State& state) {
     state.track(L, *to_box(L, state, 1));  // its gradient may get a history
   }
   lua_settop(L, 1);
-  return 1;
-}
-
-// end_leaf(x): the call that made x a leaf ends, so that no other gradient for it can be wanted. It stays on the tape.
-int end_leaf(lua_State* L, State& state) {
-  if (TapeNode* leaf = leaf_of(check_box(L, state, 1, "grad", "x"))) leaf->leaf = false;
-  return 0;
-}
-
-bool reaches_leaf(const Value& head) {
-  std::set<std::pair<const TapeNode*, uint32_t>> seen;
-  std::vector<const Value*> open{&head};
-  while (!open.empty()) {
-    const Value& v = *open.back();
-    open.pop_back();
-    const TapeNode* node = v.node();
-    if (!node || !seen.emplace(node, node->behind ? v.node_output() : 0).second) continue;
-    if (node->leaf) return true;
-    if (node->behind)
-      for (int32_t k : (*node->behind)[v.node_output()]) open.push_back(&node->inputs[size_t(k)]);
-    else
-      for (const Value& input : node->inputs) open.push_back(&input);
-  }
-  return false;
-}
-
-// without_ended(x) → x, or if its history goes back to no leaf, a tensor with the same value and no history.
-int without_ended(lua_State* L, State& state) {
-  const Value& value = check_value(L, state, 1, "grad", "x");
-  lua_settop(L, 1);
-  if (value.has_node() && !reaches_leaf(value)) push_box(L, state, value.detached());
   return 1;
 }
 
@@ -305,8 +273,6 @@ void open_autograd(lua_State* L, State& state) {
                       {"is_recording", entry<is_recording>},
                       {"is_training", entry<is_training>},
                       {"fresh_input", entry<fresh_input>},
-                      {"end_leaf", entry<end_leaf>},
-                      {"without_ended", entry<without_ended>},
                       {"attach_grad", entry<attach_grad>},
                       {"get_grad", entry<get_grad>},
                       {"set_grad", entry<set_grad>},
