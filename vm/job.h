@@ -105,7 +105,7 @@ class Job final : public Suspender, public std::enable_shared_from_this<Job> {
   mutable int64_t expected_ = 0;             // the time until the poll after the next one; 0: unknown
   mutable int64_t last_poll_ = 0, gap_ = 0;  // the time between two polls: the longest, slowly forgotten
   bool finished_ = false, failed_ = false, end_requested_ = false;
-  int grace_ = kGrace;                     // see end_script
+  Grace grace_;
   bool ending_ = false, closing_ = false;  // closing: the Lua state closes, where hooks do not run
   Dynamics dynamics_;                      // while the job does not run
   Dynamics host_dynamics_;                 // while it does

@@ -1,5 +1,7 @@
 #include "vm/past_handlers.h"
 
+#include <chrono>
+
 #include "vm/traceback.h"
 
 namespace pg::vm {
@@ -37,14 +39,15 @@ void raise_past_handlers(lua_State* L) {
   lua_newuserdata(L, 16);
 }
 
-void end_script(lua_State* L, int& grace) {
+void end_script(lua_State* L, Grace& grace) {
+  using namespace std::chrono;
+  const int64_t now = duration_cast<microseconds>(steady_clock::now().time_since_epoch()).count();
+  if (grace.until == 0) grace.until = now + kGraceTime;
   lua_Debug at;
   const bool in_library = lua_getstack(L, 0, &at) && lua_getinfo(L, "S", &at) && is_library_source(at.source) &&
                           !is_interpreter_source(at.source);
-  if (in_library && grace > 0)
-    --grace;
-  else
-    raise_past_handlers(L);
+  if (in_library && now < grace.until && grace.instructions-- > 0) return;
+  raise_past_handlers(L);
 }
 
 }  // namespace pg::vm

@@ -82,7 +82,7 @@ void Limits::protect(bool opened) {
 void Limits::begin(Context* context) {
   reason_ = PERIGEE_OK;
   described_ = false;
-  grace_ = vm::kGrace;
+  grace_ = {};
   message_.clear();
   traceback_.clear();
   meter_ = {0, instructions_, context ? &context->cancel : nullptr};

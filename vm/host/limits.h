@@ -9,6 +9,7 @@
 #include "tensor/memory_account.h"
 #include "tensor/work_meter.h"
 #include "vm/host/watchdog.h"
+#include "vm/past_handlers.h"
 #include "vm/include/perigee.h"
 
 namespace pg::vm {
@@ -88,7 +89,7 @@ class Limits {
   WorkMeter* outer_meter_ = nullptr;
   std::optional<Watchdog::Key> deadline_;
   bool described_ = false;
-  int grace_ = 0;  // instructions of the library that a call that has ended may still run
+  vm::Grace grace_;
   std::string message_, traceback_;
 
   Ref<MemoryAccount> account_;
