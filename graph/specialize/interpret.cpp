@@ -151,13 +151,31 @@ Values TraceInterpreter::gradient(const Node& node, const Values& heads, const V
   return out;
 }
 
+// By saved tensor of a Function: the output that it is, or -1.
+static std::vector<int> saved_outputs(const Graph& graph, const Node& node, const Values& saved) {
+  const auto source = [&](size_t k) {
+    Operand operand = node.inputs[k];
+    while (operand.is_node() && graph.node(operand).kind == NodeKind::kDetach) operand = graph.node(operand).inputs[0];
+    return operand;
+  };
+  const size_t outputs = node.types.size(), first = size_t(node.heads);
+  std::vector<int> out(saved.size(), -1);
+  for (size_t i = 0; i < saved.size(); ++i)
+    for (size_t k = 0; k < outputs; ++k)  // an input that is an output too has the history of the input
+      if (!saved[i].has_node() && source(first + outputs + i) == source(first + k)) out[i] = int(k);
+  return out;
+}
+
 Values TraceInterpreter::custom(const Node& node, const Values& inputs, Values outputs, const Values& saved) {
   for (Value& v : outputs) v = v.detached();
   const Backward backward = backward_of(node.body);
+  const std::vector<int> links = saved_outputs(graph(), node, saved);
   record_custom(
       ctx_, node.name, inputs, outputs,
-      [backward](Context& ctx, TapeNode& entry, std::span<const Value> dys) {
+      [backward, links](Context& ctx, TapeNode& entry, std::span<const Value> dys) {
         Values arguments{std::span<const Value>(entry.held)};
+        for (size_t i = 0; i < links.size(); ++i)
+          if (links[i] >= 0) arguments[i].link(&entry, uint32_t(links[i]));
         for (size_t k = 0; k < dys.size(); ++k)
           arguments.push_back(dys[k].defined() ? dys[k] : ctx.interpreter->filled(ctx, entry.outputs[k]->type, 0));
         return backward(ctx, arguments);
