@@ -71,19 +71,22 @@ local function describe_parameter(entry, position)
   }
 end
 
--- Describes each input of the program: an argument, a known tensor by its description, a constant, or a state that the
--- program writes. Returns the descriptions and the set of the names in use.
-local function describe_inputs(captured, argument_at, known)
+local function is_leaf(x) return (x.grad_req or "null") ~= "null" end
+
+-- Describes each input of the program: an argument, a known tensor by its description, a state that the program writes or,
+-- in a training step, a tensor with attach_grad, or a constant. Returns the descriptions and the set of the names in use.
+local function describe_inputs(captured, argument_at, known, training)
   local inputs, taken, states = {}, {}, 0
   for _, description in pairs(known) do taken[description.name] = true end
   for i, c in ipairs(captured) do
     if argument_at[i] then inputs[i] = {role = "argument", position = argument_at[i]}
     elseif known[c.box] then inputs[i] = known[c.box]
-    elseif c.written then
+    elseif c.written or training and is_leaf(c.box) then
       states = states + 1
       local name = "state" .. states
       while taken[name] do name = "_" .. name end
-      inputs[i] = {role = "state", name = name, position = 2e6 + states}
+      if is_leaf(c.box) then inputs[i] = describe_parameter({tensor = c.box, path = name}, 2e6 + states)
+      else inputs[i] = {role = "state", name = name, position = 2e6 + states} end
     else inputs[i] = {role = "constant", box = c.box} end
   end
   return inputs, taken
@@ -147,6 +150,7 @@ local function trace_states(op, places, trace_it)
   local states, is_state = {}, {}
   for k, x in ipairs(before) do
     states[k] = is_param(x) and x or x:detach():clone()
+    if is_leaf(x) and not is_param(x) then states[k]:attach_grad(x.grad_req) end
     is_state[states[k]] = true
   end
   local function alias(x)
@@ -211,7 +215,7 @@ local function model_of(op, subject, arguments, trace, outcome)
     end)
   end
   local captured = trace:captured()
-  local descriptions, paths = describe_inputs(captured, argument_at, subject.known)
+  local descriptions, paths = describe_inputs(captured, argument_at, subject.known, subject.training)
   name_arguments(subject.root, descriptions, #leaves, paths)
   for _, tree in ipairs(result_trees) do keep_constants(tree, descriptions) end
   local model, places = native.model_of(trace:finish{name = subject.name}, {

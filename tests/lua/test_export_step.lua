@@ -163,6 +163,44 @@ t.test("tensors that the function assigns become states of the graph", function(
   end)
 end)
 
+t.test("tensors with attach_grad that no trainer knows go on training", function()
+  local x = pg.ones(2)
+  for name, make in pairs{
+    in_place = function()
+      local w = pg.ones(2):attach_grad()
+      return function(a)
+        local l = pg.record(function() return (w * w * a):sum() end)
+        l:backward()
+        w:sub_(w.grad * 0.1)
+        return l
+      end
+    end,
+    replaced = function()
+      local st = {w = pg.ones(2):attach_grad()}
+      return function(a)
+        local l = pg.record(function() return (st.w * st.w * a):sum() end)
+        l:backward()
+        st.w = (st.w - st.w.grad * 0.1):detach():attach_grad()
+        return l
+      end
+    end,
+    read = function()
+      local w = pg.ones(2):attach_grad()
+      return function(a)
+        return pg.autograd.grad({pg.record(function() return (w * w * a):sum() end)}, {w})[1]:sum()
+      end
+    end,
+  } do
+    local step = pg.jit(make())
+    step(x)
+    local json, tensors = step:export(t.tmp("leaf"))
+    local imported = nn.SymbolBlock.imports(json, nil, tensors)
+    t.warnings(function()  -- of new traces for new leaves
+      for call = 1, 3 do t.close(imported(x):item(), step(x):item(), {what = name .. call}) end
+    end)
+  end
+end)
+
 t.test("what no graph can change is an error or a warning", function()
   local n, s, flags = 0, pg.zeros(2), {seen = false}
   local count = pg.jit(function(a) n = n + 1 flags.seen = true return a * 1 end)
