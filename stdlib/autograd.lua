@@ -423,10 +423,13 @@ function autograd.checkpoint(f, ...)
   check_function("checkpoint", f)
   if core.tracing() or not core.is_recording() then return f(...) end
   local arguments, n = {...}, select("#", ...)
+  local function alias(x) return core.is_tensor(x) and core.alias(x) or x end
+  local kept = {}  -- other names of the tensors, since f may change its arguments in place
+  for i = 1, n do kept[i] = tree.map(alias, arguments[i]) end
   local seed, tick = core.random_state()
   local training, mark = core.is_training(), core.tape_position()
-  local function run() return {f(unpack(arguments, 1, n))} end
-  local results = without_sparse(run)
+  local results = without_sparse(function() return {f(unpack(arguments, 1, n))} end)
+  arguments = nil
   local outputs = tree.flatten(results)
   local recorded, positions = {}, {}  -- an output that f got from outside keeps the history that it has
   for i, y in ipairs(outputs) do
@@ -442,7 +445,11 @@ function autograd.checkpoint(f, ...)
     core.set_random_state(nil, seed, tick)
     local recompute = core.set_recompute(true)
     local first = core.tape_position()  -- the gradients stop at `outside`, not at what it was computed from
-    local function recompute_all() return tree.flatten({f(unpack(arguments, 1, n))}) end
+    local function recompute_all()
+      local again = {}
+      for i = 1, n do again[i] = tree.map(alias, kept[i]) end
+      return tree.flatten({f(unpack(again, 1, n))})
+    end
     local ok, again = xpcall(in_modes, core.keep_traceback, "checkpoint", function() return without_sparse(recompute_all) end, true, training)
     core.set_recompute(recompute)
     core.set_random_state(nil, seed_now, tick_now)
