@@ -417,17 +417,18 @@ Values trace_gradients(Context& ctx, Tracer& tracer, Walk& walk, std::span<const
                        std::span<const Value> cotangents, std::span<const Value> wanted,
                        const BackwardOptions& options) {
   tracer.check_inside(heads, wanted, options.first);
-  Values reached, out(wanted.size());
+  Values linked, out(wanted.size());
   std::vector<size_t> places;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    if (!wanted[i].node() || !walk.reached(wanted[i].node())) continue;
+    if (!wanted[i].node()) continue;
     places.push_back(i);
-    reached.push_back(wanted[i]);
+    linked.push_back(wanted[i]);  // also what no gradient reaches, so that the graph tells that it was asked for
   }
   if (places.empty()) return out;
-  Values grads = tracer.gradient(ctx, heads, cotangents, reached, options.create_graph, options.first);
+  Values grads = tracer.gradient(ctx, heads, cotangents, linked, options.create_graph, options.first);
   walk.release_needed();
-  for (size_t i = 0; i < places.size(); ++i) out[places[i]] = std::move(grads[i]);
+  for (size_t i = 0; i < places.size(); ++i)
+    if (walk.reached(wanted[places[i]].node())) out[places[i]] = std::move(grads[i]);
   return out;
 }
 

@@ -87,6 +87,9 @@ inline bool is_frozen(const Value& v) {
   return v.node() && (v.node()->leaf ? v.node()->req == GradReq::kNull : v.node()->frozen);
 }
 
+// Whether it is a recorded result, and no leaf.
+inline bool has_history(const Value& v) { return v.node() && !v.node()->leaf; }
+
 // Returns a leaf with a zero gradient of this type. Floating dtypes only.
 Ref<TapeNode> make_leaf(const Type& type, GradReq req);
 

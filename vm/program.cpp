@@ -103,6 +103,9 @@ std::string unmet_state(const Call& call, State& state, std::span<Box* const> bo
     if (!leaf || (f.expected >= 0 && leaf->fresh != bool(f.expected))) return "whether a gradient is fresh has changed";
     if (leaf->req != f.req) return kChangedRequest;
   }
+  for (int32_t place : call.without_history)
+    if (has_history(boxes[size_t(place)]->get()))
+      return "a tensor has a history now, through which a gradient may flow";
   for (int32_t place : call.unrequested) {
     const TapeNode* leaf = leaf_of(*boxes[size_t(place)]);
     if (!leaf || leaf->req != GradReq::kNull) return kChangedRequest;

@@ -151,6 +151,7 @@ void TraceSession::end() {
     if (written && failed.empty() && now.is_array()) {
       c.output = int32_t(graph.outputs.size());
       graph.outputs.push_back(operand_of(stored(now)));
+      records |= c.box && !recording_ && owns(now) && now.has_node() && !is_leaf(now.node());
       if (c.box && owns(now)) c.op = graph.nodes[size_t(symbol_of(now).node)].name;
     }
     if (c.box)

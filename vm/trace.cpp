@@ -189,6 +189,21 @@ void return_leaves(Graph& graph) {
   for (int32_t leaf : behind) graph.outputs.push_back(Operand::of(size_t(leaf)));
 }
 
+// Whether the graph takes gradients with respect to tensors from outside. Others, as of pg.grad, end in it.
+bool takes_outer_gradients(const Graph& graph) {
+  const auto is_inner = [&](Operand wanted) {
+    while (wanted.is_node() && graph.node(wanted).kind == NodeKind::kWrite) wanted = graph.node(wanted).inputs[1];
+    return !wanted.is_node() || graph.node(wanted).kind != NodeKind::kInput;
+  };
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    if (node.kind == NodeKind::kGradient &&
+        !std::all_of(node.inputs.begin() + 2 * node.heads, node.inputs.end(), is_inner))
+      return true;
+    const auto bodies = bodies_of(node);
+    return std::any_of(bodies.begin(), bodies.end(), [](const Graph* body) { return takes_outer_gradients(*body); });
+  });
+}
+
 // Whether the function has a pg.record of its own, around anything.
 bool opens_record(const Graph& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
@@ -246,6 +261,11 @@ std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> resu
       const TapeNode* node = c.box ? c.before.node() : nullptr;
       if (node && node->leaf && node->req == GradReq::kNull)
         call->unrequested.push_back(box_place(session, int32_t(i)));
+    }
+  if (takes_outer_gradients(session.graph))
+    for (size_t i = 0; i < session.captured.size(); ++i) {
+      const auto& c = session.captured[i];
+      if (c.box && !has_history(c.before)) call->without_history.push_back(box_place(session, int32_t(i)));
     }
   for (const auto& f : session.freshness)
     call->fresh.push_back({box_place(session, f.owner), int8_t(f.read ? f.before : -1), f.after, f.leaf->req});

@@ -174,10 +174,11 @@ struct ProgramCall {
     GradReq req;  // the grad_req with which the trace wrote the gradient
   };
   Ref<Program> program;
-  int32_t boxes = 0;                  // the number of tensors that a call passes
-  std::vector<int32_t> unrequested;   // tensors with grad_req "null" in a trace that computes gradients
-  std::vector<int32_t> input_boxes;   // by input: the index of its tensor
-  std::vector<char> input_gradients;  // by input: whether it is the gradient of that tensor
+  int32_t boxes = 0;                     // the number of tensors that a call passes
+  std::vector<int32_t> unrequested;      // tensors with grad_req "null" in a trace that computes gradients
+  std::vector<int32_t> without_history;  // in a trace whose gradients might flow out of it through a history of these
+  std::vector<int32_t> input_boxes;      // by input: the index of its tensor
+  std::vector<char> input_gradients;     // by input: whether it is the gradient of that tensor
   std::vector<WriteBack> writes;
   std::vector<int32_t> replaced;  // by output: the write that replaces a gradient by it without reading it, or -1
   std::vector<Fresh> fresh;

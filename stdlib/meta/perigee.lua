@@ -2922,7 +2922,8 @@ function Block:summary(...) end
 
 ---block:export(path[, {epoch =, inputs =}]) writes the graph of forward to path.json and its tensors to
 ---path.safetensors (path-0001.safetensors with epoch = 1), and returns both paths. See nn.SymbolBlock.imports. Ops
----that depend on the training mode keep that, so the import can be trained. The block must have been called once, or
+---that depend on the training mode keep that, so the import can be trained. Tensors that forward replaces in fields and
+---variables become states; it is warned of numbers that forward changes. The block must have been called once, or
 ---inputs = {…} must give example arguments.
 ---@param path any
 ---@param options any

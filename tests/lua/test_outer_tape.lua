@@ -180,3 +180,88 @@ t.test("a step with an earlier gradient may come before the loss is returned", f
     t.equal(q.grad, p.grad)
   end
 end)
+
+t.test("a graph that was traced without a history does not drop a later one", function()
+  local w, v = pg.ones(4):attach_grad(), pg.ones(4):attach_grad()
+  local function step(h)
+    local y = pg.record(function() return (h * w):sum() end)
+    y:backward()
+    return y
+  end
+  local function body(h)
+    return (pg.foreach(function(e)
+      return pg.autograd.grad({pg.record(function() return (h * w * e):sum() end)}, {v}, {retain_graph = true})[1] or pg.zeros(4)
+    end, T{1, 2}))
+  end
+  for name, f in pairs{jit = pg.jit(step), eager = step} do
+    t.warnings(function()
+      f(pg.ones(4))
+      f(pg.ones(4))
+      v.grad:zero_()
+      f(pg.record(function() return v * 2 end))
+    end)
+    t.equal(v.grad, T{2, 2, 2, 2}, name)
+  end
+  t.warnings(function()
+    t.equal(body(pg.ones(4)), pg.zeros(2, 4))
+    t.equal(body(pg.ones(4)), pg.zeros(2, 4))
+    t.equal(body(pg.record(function() return v * 2 end)), T{{2, 2, 2, 2}, {4, 4, 4, 4}})
+  end)
+end)
+
+t.test("an in-place write under the function's own record keeps its history", function()
+  local w = pg.ones(2):attach_grad()
+  local function make(wrap)
+    local acc = pg.zeros{}
+    local step = wrap(function(x) pg.record(function() acc:add_((w * w * x):sum()) end) end)
+    for i = 1, 4 do step(T{1, i}) end
+    acc:backward()
+    return acc:item(), w.grad:totable()
+  end
+  local a, ga = make(function(f) return f end)
+  local b, gb = make(pg.jit)
+  t.equal(b, a)
+  t.equal(gb, ga)
+end)
+
+t.test("a checkpoint whose function changes its argument in place", function()
+  local w = T{1, -2, 3}:attach_grad()
+  for name, f in pairs{
+    relu = function(x) return x:relu_() end,
+    mul = function(x) x:mul_(2) return x end,
+    result = function(x) x:mul_(2) return x * 1 end,
+    index = function(x) x[1] = 0 return x end,
+    in_table = function(x) local list = {x} list[1]:mul_(3) return list[1] * list[1] end,
+  } do
+    local function gradient(run)
+      local l = pg.record(function() local b = run(w * 2) return (b * b):sum() end)
+      l:backward()
+      return w.grad:totable()
+    end
+    local plain = gradient(f)
+    t.equal(gradient(function(x) return pg.checkpoint(f, x) end), plain, name)
+  end
+end)
+
+t.test("a Function that saves its output has second derivatives in graphs", function()
+  local Exp = pg.autograd.Function{
+    name = "Exp",
+    forward = function(ctx, x) local y = x:exp() ctx.saved = {y} return y end,
+    backward = function(ctx, dy) return dy * ctx.saved[1] end,
+  }
+  local Same = pg.autograd.Function{
+    forward = function(ctx, x) ctx.saved = {x} return x end,
+    backward = function(ctx, dy) return dy * ctx.saved[1] end,
+  }
+  for name, E in pairs{exp = Exp, same = Same} do
+    local first = pg.grad(function(u) return E(u):sum() end)
+    local g = pg.grad(function(v) return first(v):sum() end)
+    local third = pg.grad(function(v) return g(v):sum() end)
+    for _, f in ipairs{first, g, third} do
+      local x = T{0.5, 1}
+      local want = f(x)
+      t.close(pg.jit(f)(x), want, {what = name})
+      t.close((pg.foreach(function(e) return f(e) end, x:reshape{2, 1})):reshape(-1), want, {what = name})
+    end
+  end
+end)
