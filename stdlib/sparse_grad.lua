@@ -12,6 +12,9 @@ local sparse = {}
 -- field holds says that a gradient which adds up may be in the gradient of the table itself in part, as after p.grad was read.
 local lookups = setmetatable({}, {__mode = "k"})
 
+-- The parameters, numbered: weak values, since a weak key may still be there while its finalizer runs.
+local marked, count = setmetatable({}, {__mode = "v"}), 0
+
 local read_grad, write_grad = core.builtin_getters.grad, core.builtin_setters.grad
 
 --- sparse.own_grad(p) -> the part of the gradient of p that does not come from lookups: p.grad of other parameters.
@@ -139,7 +142,8 @@ end
 -- it does not reach.
 local function watched_backward(backward, ...)
   local ends = {}
-  for p, parts in pairs(lookups) do
+  for _, p in pairs(marked) do
+    local parts = lookups[p]
     local inside = run_hooks.tracing() and run_hooks.notes(parts).parts
     if inside or #parts > 0 and not run_hooks.tracing() then ends[#ends + 1] = watch(p, inside or parts) end
   end
@@ -148,11 +152,13 @@ local function watched_backward(backward, ...)
   if not ok then core.reraise(message) end
 end
 
-local watches = false            -- whether a parameter with sparse gradients exists
+local watches = false  -- whether a parameter with sparse gradients exists
 
 --- sparse.mark(p) makes p a parameter with sparse gradients. From then on reading p.grad makes its gradient dense.
 function sparse.mark(p)
   lookups[p] = {}
+  count = count + 1
+  marked[count] = p
   if watches then return end
   watches = true
   function core.builtin_getters.grad(x)

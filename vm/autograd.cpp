@@ -163,9 +163,11 @@ int get_requires_grad(lua_State* L, State& state) {
 int grad_state(lua_State* L, State& state) {
   TapeNode* leaf = leaf_of(touched(L, state, 1, "grad_state"));
   if (!leaf) return lua_pushnil(L), 1;
+  const Ref<TapeNode> held(leaf);  // lua_pushstring may run the finalizer of x, if x was the key of a weak table
+  const bool shared = leaf->count() > 2;
   lua_pushstring(L, kRequestNames[int(leaf->req)]);
   lua_pushboolean(L, state.trace ? state.trace->fresh(*leaf) : leaf->fresh);
-  lua_pushboolean(L, !leaf->unique());
+  lua_pushboolean(L, shared);
   return 3;
 }
 
