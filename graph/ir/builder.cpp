@@ -1,11 +1,10 @@
 #include "graph/ir/builder.h"
 
 #include <algorithm>
-#include <set>
-#include <tuple>
 #include <atomic>
 
 #include "graph/ir/history.h"
+#include "graph/ir/outside.h"
 #include "tensor/call.h"
 #include "tensor/rule.h"
 #include "tensor/device_table.h"
@@ -361,63 +360,12 @@ const Value* GraphBuilder::outside_of(const TapeNode* node) const {
   return found != outside_.end() ? &found->second : parent_ ? parent_->outside_of(node) : nullptr;
 }
 
-// Finds paths of the tape through nodes from before the trace, whose ops the graph does not hold.
-class GraphBuilder::OutsideWalk {
- public:
-  // The walk ends at nodes with a sequence below `end`.
-  OutsideWalk(const GraphBuilder& builder, uint64_t start, uint64_t end)
-      : builder_(builder), start_(start), end_(end) {}
-
-  bool leads_to(std::span<const Value> heads, std::span<const Value> wanted) {
-    for (const Value& v : wanted) {
-      wanted_.insert(v.node());
-      if (const Value* outside = builder_.outside_of(v.node())) wanted_.insert(outside->node());
-    }
-    wanted_.erase(nullptr);
-    for (const Value& v : heads) meet(v, false);
-    while (!open_.empty() && !found_) {
-      const auto [node, output, outside] = open_.back();
-      open_.pop_back();
-      const bool before = outside || node->sequence < start_;
-      if (node->behind)
-        for (int32_t k : (*node->behind)[output]) meet(node->inputs[size_t(k)], before);
-      else
-        for (const Value& input : node->inputs) meet(input, before);
-    }
-    return found_;
-  }
-
- private:
-  using Place = std::tuple<const TapeNode*, uint32_t, bool>;  // a node, an output, whether the path has left the trace
-
-  void meet(const Value& v, bool outside) {
-    const TapeNode* node = v.node();
-    if (!node) return;
-    found_ |= outside && wanted_.count(node);
-    if (const Value* value = builder_.outside_of(node)) return add(*value, true);
-    if (!node->leaf) add(v, outside);
-  }
-
-  void add(const Value& v, bool outside) {
-    const TapeNode* node = v.node();
-    if (!node || node->leaf || node->sequence < end_) return;
-    const Place place{node, node->behind ? v.node_output() : 0, outside};
-    if (seen_.insert(place).second) open_.push_back(place);
-  }
-
-  const GraphBuilder& builder_;
-  const uint64_t start_, end_;
-  std::set<const TapeNode*> wanted_;
-  std::set<Place> seen_;
-  std::vector<Place> open_;
-  bool found_ = false;
-};
-
 // Every node of the tape that the builder makes comes after the graph's node for it. Inputs before that have no number.
 void GraphBuilder::check_inside(std::span<const Value> heads, std::span<const Value> wanted, uint64_t first) {
   const auto own = std::find_if(sequences_.begin(), sequences_.end(), [](uint64_t n) { return n > 0; });
   const uint64_t start = own == sequences_.end() ? ~uint64_t(0) : *own;
-  if (OutsideWalk(*this, start, first).leads_to(heads, wanted)) refuse(kOutside);
+  const auto outside = [this](const TapeNode* node) { return outside_of(node); };
+  if (leads_outside(heads, wanted, {start, first, outside})) refuse(kOutside);
 }
 
 Values GraphBuilder::gradient(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,

@@ -105,7 +105,6 @@ class GraphBuilder : public Tracer {
   Attrs with_random_key(Context& ctx, const OpDef& op, const Attrs& attrs);
   void record_path(Context& ctx, const Node& node, std::span<const Value> inputs, std::span<Value> outputs);
 
-  class OutsideWalk;
   const Value* outside_of(const TapeNode* node) const;
   Operand captured(const Value& value);
   const Value* steps_of(const Value& stack) const;
