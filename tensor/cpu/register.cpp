@@ -40,6 +40,7 @@ void add_all_cpu_kernels(Registry& r) {
   add_factor_kernels(r);
   add_conv_kernels(r);
   add_unfold_kernels(r);
+  add_resample_kernels(r);
   add_channels_last_kernels(r);
   add_norm_kernels(r);
   add_batch_norm_kernels(r);

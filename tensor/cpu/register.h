@@ -25,6 +25,7 @@ void add_solver_kernels(Registry& registry);
 void add_factor_kernels(Registry& registry);
 void add_conv_kernels(Registry& registry);
 void add_unfold_kernels(Registry& registry);
+void add_resample_kernels(Registry& registry);
 void add_fft_kernels(Registry& registry);
 void add_channels_last_kernels(Registry& registry);
 void add_norm_kernels(Registry& registry);

@@ -77,8 +77,8 @@ std::vector<Var> decompose_interpolate(Rule& c) {
                            : !linear ? mode
                            : corners ? "corners"
                                      : "linear";
-  // Rows are copied faster than single elements: where the last dim grows, it comes first.
-  const bool last_first = !linear && !cubic && size[size.size() - 1] > x.shape()[x.rank() - 1];
+  // Rows are computed faster than single elements: where the last dim grows, it comes first.
+  const bool last_first = size[size.size() - 1] > x.shape()[x.rank() - 1];
   for (int k = 0; k < size.size(); ++k) {
     const int d = last_first ? size.size() - 1 - k : k;
     const int64_t in = x.shape()[d + 2];

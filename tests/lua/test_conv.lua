@@ -201,6 +201,44 @@ t.test("interpolate and pixel_shuffle", function()
   t.equal(y:pixel_unshuffle(2):totable(), range(1, 4, 1, 2):totable())
 end)
 
+-- Lines of the last dim have loops of their own.
+t.test("interpolate resizes every dim alike, and its gradient is the transposed matrix", function()
+  for _, mode in ipairs{"nearest-exact", "bilinear", "bicubic"} do
+    for _, sizes in ipairs{{1, 5}, {4, 9}, {5, 10}, {7, 3}, {9, 4}, {6, 6}, {3, 1}, {8, 31}} do
+      local n, m = sizes[1], sizes[2]
+      for _, corners in ipairs(mode == "nearest-exact" and {false} or {false, true}) do
+        local function resized(x, axis)
+          local size = axis == 3 and {m, 2} or {2, m}
+          return pg.interpolate(x, {size = size, mode = mode, align_corners = corners})
+        end
+        local last, first = pg.randn(3, 2, 2, n), nil
+        first = last:transpose(3, 4):contiguous()
+        last:attach_grad() first:attach_grad()
+        local dy = pg.randn(3, 2, 2, m)
+        local a = pg.record(function() return resized(last, 4) end)
+        local b = pg.record(function() return resized(first, 3) end)
+        local name = ("%s %d to %d"):format(mode, n, m)
+        t.equal(a:totable(), b:transpose(3, 4):totable(), name)
+        a:backward(dy) b:backward(dy:transpose(3, 4):contiguous())
+        t.close(last.grad, first.grad:transpose(3, 4), {rtol = 1e-6, atol = 1e-6})
+        local matrix = resized(pg.eye(n):reshape(n, 1, 1, n):expand(n, 1, 2, n), 4):select(3, 1):reshape(n, m)
+        t.close(last.grad, pg.matmul(dy, matrix:transpose(1, 2)), {rtol = 1e-5, atol = 1e-5})
+      end
+    end
+  end
+end)
+
+t.test("interpolate copies elements at their own places, beside infinities and NaN", function()
+  local inf, nan = math.huge, 0 / 0
+  for _, x in ipairs{pg.tensor{1, inf, 2, nan, 3}:reshape(1, 1, 5), pg.tensor{1, inf, 2, nan, 3}:reshape(1, 1, 5, 1)} do
+    local spatial = x:dim() == 3 and {9} or {9, 1}
+    local y = pg.interpolate(x, {size = spatial, mode = x:dim() == 3 and "linear" or "bilinear", align_corners = true})
+    local list = y:reshape(9):totable()
+    for i, want in pairs{[1] = 1, [3] = inf, [5] = 2, [9] = 3} do t.equal(list[i], want) end
+    t.equal({list[7] ~= list[7], list[2], list[4]}, {true, inf, inf})
+  end
+end)
+
 t.test("errors of wrong operands say what was expected", function()
   local x, w = pg.ones(1, 2, 5, 5), pg.ones(3, 2, 3, 3)
   t.error_contains(function() x:conv2d(pg.ones(3, 4, 3, 3)) end, "conv2d: bad argument 'x' (expected 4 channels (weight 3x4x3x3, groups 1), got float32 1x2x5x5 ")

@@ -1,6 +1,8 @@
 // Running reductions. Along the last dim a scan is a chain of dependent steps; along other dims it works on whole rows.
+// 16-bit floats are scanned as float32.
 #include <algorithm>
 
+#include "tensor/cpu/half.h"
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/wrap.h"
 #include "tensor/op.h"
@@ -13,23 +15,17 @@ constexpr int64_t kTile = 256;       // columns per tile
 constexpr int64_t kBlock = 1 << 20;  // elements between two polls
 
 template <class T>
-using Running =
-    std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> || std::is_floating_point_v<T>, double,
-                       int64_t>;
+using Running = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
 
-template <class T>
-auto number(T v) {
-  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
-    return float(v);
-  else
-    return v;
-}
-template <class Out, class A>
-Out rounded(A v) {
-  if constexpr (std::is_same_v<Out, Half> || std::is_same_v<Out, BFloat16>)
-    return Out(float(v));
-  else
-    return static_cast<Out>(v);
+// Runs f(TypeTag<T>(), args) with the dtype of the first input, with float32 copies of arrays of 16-bit floats.
+template <class F>
+void visit_wide(const KernelArgs& a, const F&) {
+  run_widened(a, [](const KernelArgs& wide) {
+    visit_dtype(wide.in[0].dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      if constexpr (!std::is_same_v<T, Half> && !std::is_same_v<T, BFloat16>) F()(tag, wide);
+    });
+  });
 }
 
 template <bool kProduct, class A>
@@ -55,8 +51,8 @@ void over_columns(const Lines& lines, const F& f) {
 template <bool kProduct, class In, class Out, class A>
 [[gnu::noinline]] A running_block(const In* x, Out* y, int64_t count, int64_t step, A total) {
   for (int64_t k = 0; k < count; ++k, x += step, y += step) {
-    total = advance<kProduct>(total, A(number(*x)));
-    *y = rounded<Out>(total);
+    total = advance<kProduct>(total, A(*x));
+    *y = static_cast<Out>(total);
   }
   return total;
 }
@@ -90,49 +86,76 @@ void running(const In* x, Out* y, const Lines& lines, bool reverse) {
     over_rows(lines, width, [&](int64_t k) {
       const int64_t row = offset + (reverse ? lines.n - 1 - k : k) * lines.inner;
       for (int64_t j = 0; j < width; ++j) {
-        total[j] = advance<kProduct>(total[j], A(number(x[row + j])));
-        y[row + j] = rounded<Out>(total[j]);
+        total[j] = advance<kProduct>(total[j], A(x[row + j]));
+        y[row + j] = static_cast<Out>(total[j]);
       }
     });
   });
 }
 
 template <bool kProduct>
-void running_kernel(const KernelArgs& a) {
-  const View& in = a.in[0];
-  const Lines lines(in.shape(), a.dim("dim", in.rank()));
-  visit_dtype(in.dtype(), [&](auto tag) {
+void running_kernel(const KernelArgs& args) {
+  visit_wide(args, [](auto tag, const KernelArgs& a) {
     using In = typename decltype(tag)::type;
     using Out = std::conditional_t<std::is_integral_v<In>, int64_t, In>;
-    running<kProduct>(in.as<const In>(), a.out[0].as<Out>(), lines, a.attr<bool>("reverse"));
+    const Lines lines(a.in[0].shape(), a.dim("dim", a.in[0].rank()));
+    running<kProduct>(a.in[0].as<const In>(), a.out[0].as<Out>(), lines, a.attr<bool>("reverse"));
   });
+}
+
+// Whether v, which comes after best, replaces it: equal elements do, and a NaN stays.
+template <bool kMax, class T>
+bool replaces(T v, T best) {
+  return int(best == best) & (int(v != v) | int(kMax ? v >= best : v <= best));
+}
+
+// Returns the position of the best of `count` elements and of the one at `at` before x[0], whose position is `first`.
+template <bool kMax, class T>
+[[gnu::noinline]] int64_t extreme_block(const T* x, T* values, int64_t* indices, int64_t count, int64_t first,
+                                        int64_t at) {
+  T best = x[at - first];
+  for (int64_t k = 0; k < count; ++k) {
+    const bool better = replaces<kMax>(x[k], best);
+    best = better ? x[k] : best;
+    at = better ? first + k : at;
+    values[k] = best;
+    indices[k] = at;
+  }
+  return at;
 }
 
 template <bool kMax, class T>
 void running_extreme(const T* x, T* values, int64_t* indices, const Lines& lines, int64_t base) {
+  if (lines.inner == 1)
+    return over_columns(lines, [&](int64_t offset, int64_t) {
+      int64_t at = base;
+      in_polled_blocks(lines.n, kBlock, [&](int64_t begin, int64_t end) {
+        const int64_t i = offset + begin;
+        at = extreme_block<kMax>(x + i, values + i, indices + i, end - begin, base + begin, at);
+      });
+    });
   over_columns(lines, [&](int64_t offset, int64_t width) {
-    decltype(number(T())) best[kTile];
+    T best[kTile];
     int64_t at[kTile];
+    std::copy_n(x + offset, lines.n > 0 ? width : 0, best);
+    std::fill_n(at, width, base);
     over_rows(lines, width, [&](int64_t k) {
+      const int64_t row = offset + k * lines.inner;
       for (int64_t j = 0; j < width; ++j) {
-        const int64_t i = offset + k * lines.inner + j;
-        const auto v = number(x[i]);
-        if (k == 0 || v != v || (best[j] == best[j] && (kMax ? v >= best[j] : v <= best[j])))
-          best[j] = v, at[j] = k + base;
-        values[i] = rounded<T>(best[j]);
-        indices[i] = at[j];
+        const bool better = replaces<kMax>(x[row + j], best[j]);
+        values[row + j] = best[j] = better ? x[row + j] : best[j];
+        indices[row + j] = at[j] = better ? k + base : at[j];
       }
     });
   });
 }
 
 template <bool kMax>
-void running_extreme_kernel(const KernelArgs& a) {
-  const View& in = a.in[0];
-  const Lines lines(in.shape(), a.dim("dim", in.rank()));
-  visit_dtype(in.dtype(), [&](auto tag) {
+void running_extreme_kernel(const KernelArgs& args) {
+  visit_wide(args, [](auto tag, const KernelArgs& a) {
     using T = typename decltype(tag)::type;
-    running_extreme<kMax>(in.as<const T>(), a.out[0].as<T>(), a.out[1].as<int64_t>(), lines,
+    const Lines lines(a.in[0].shape(), a.dim("dim", a.in[0].rank()));
+    running_extreme<kMax>(a.in[0].as<const T>(), a.out[0].as<T>(), a.out[1].as<int64_t>(), lines,
                           a.attr<int64_t>("index_base"));
   });
 }
@@ -146,30 +169,22 @@ void scan_affine(const T* a, const T* b, T* y, const Lines& lines, bool reverse,
       const int64_t row = offset + (reverse ? lines.n - 1 - k : k) * lines.inner;
       const int64_t factor = row + (reverse ? lag : -lag) * lines.inner;
       for (int64_t j = 0; j < width; ++j) {
-        carry[j] = double(number(b[row + j])) + (k == 0 ? 0.0 : double(number(a[factor + j])) * carry[j]);
-        y[row + j] = rounded<T>(carry[j]);
+        carry[j] = double(b[row + j]) + (k == 0 ? 0.0 : double(a[factor + j]) * carry[j]);
+        y[row + j] = static_cast<T>(carry[j]);
       }
     });
   });
 }
 
-void scan_affine_kernel(const KernelArgs& a) {
-  const View& in = a.in[0];
-  const Lines lines(in.shape(), a.dim("dim", in.rank()));
-  const auto scan = [&](auto* y) {
-    using T = std::remove_pointer_t<decltype(y)>;
-    scan_affine(in.as<const T>(), a.in[1].as<const T>(), y, lines, a.attr<bool>("reverse"), a.attr<int64_t>("lag"));
-  };
-  switch (in.dtype()) {
-    case DType::kFloat16:
-      return scan(a.out[0].as<Half>());
-    case DType::kBFloat16:
-      return scan(a.out[0].as<BFloat16>());
-    case DType::kFloat32:
-      return scan(a.out[0].as<float>());
-    default:
-      return scan(a.out[0].as<double>());
-  }
+void scan_affine_kernel(const KernelArgs& args) {
+  visit_wide(args, [](auto tag, const KernelArgs& a) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_floating_point_v<T>) {
+      const Lines lines(a.in[0].shape(), a.dim("dim", a.in[0].rank()));
+      scan_affine(a.in[0].as<const T>(), a.in[1].as<const T>(), a.out[0].as<T>(), lines, a.attr<bool>("reverse"),
+                  a.attr<int64_t>("lag"));
+    }
+  });
 }
 
 }  // namespace
