@@ -38,6 +38,7 @@ class Buffer : public RefCounted<Buffer> {
   size_t bytes = 0;
   Device device;
   bool borrowed = false;
+  std::atomic<bool> counted{false};  // by the garbage collector that frees its first holder in a script
   // Of tensor/packed.h: calls that have read the contents as a weight since the last claim, and its packed forms.
   std::atomic<uint8_t> uses{0};
   std::atomic<PackedForm*> packed{nullptr};

@@ -10,10 +10,12 @@ namespace {
 
 constexpr int64_t kBoxOverhead = 256;  // a box, its header and a small buffer
 
-// The bytes of a buffer are counted for the box of the array that made it. Views count as overhead only.
-int64_t bytes_of(const Value& v) {
-  const bool owns = v.is_array() && v.array().buffer && v.array().buffer->unique();
-  return kBoxOverhead + (owns ? int64_t(v.array().buffer->bytes) : 0);
+// What a new box of a value holds. A buffer counts for its first box, views of it as overhead only. It counts although
+// a tape holds it as well: once that releases it, only the collector frees it.
+int64_t counted_bytes(const Value& v) {
+  Buffer* const buffer = v.is_array() ? v.array().buffer.get() : nullptr;
+  const bool first = buffer && !buffer->borrowed && !buffer->counted.exchange(true, std::memory_order_relaxed);
+  return kBoxOverhead + (first ? int64_t(buffer->bytes) : 0);
 }
 
 // Other finalizers may still reach a box after its own finalizer has run. So it is not destroyed but becomes a released
@@ -149,7 +151,7 @@ Box& push_box(lua_State* L, State& state, Value value) {
   Box* box = new (lua_newuserdata(L, sizeof(Box))) Box;
   box->state = &state;
   box->serial = state.next_box++;
-  box->bytes = bytes_of(value);
+  box->bytes = counted_bytes(value);
   box->value = std::move(value);
   state.live_bytes += box->bytes;
   state.pending_bytes += box->bytes;
@@ -207,7 +209,8 @@ void put_value(Box& box, Value value) {
     box.cell->value = std::move(value);
     return;
   }
-  const int64_t bytes = bytes_of(value);
+  const bool same = value.is_array() && box.value.is_array() && value.array().buffer == box.value.array().buffer;
+  const int64_t bytes = same ? box.bytes : counted_bytes(value);
   box.state->live_bytes += bytes - box.bytes;
   if (bytes > box.bytes) box.state->pending_bytes += bytes - box.bytes;
   box.bytes = bytes;

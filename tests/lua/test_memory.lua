@@ -27,6 +27,19 @@ t.test("temporaries in a loop do not accumulate", function()
   t.check(most < 150e6, "600 temporaries of 1 MB held " .. most .. " bytes")
 end)
 
+-- The result of grid_sample is a view of an array that the tape holds until backward.
+t.test("recorded results in a loop do not accumulate", function()
+  t.skip_in("gcstress", "collects at each op anyway")
+  local image, grid = pg.zeros(1, 16, 128, 128):attach_grad(), pg.zeros(1, 128, 128, 2):attach_grad()
+  pg.scope(function() end)
+  local most = 0
+  for _ = 1, 300 do
+    pg.record(function() return pg.grid_sample(image, grid):sum() end):backward()
+    most = math.max(most, pg.memory().live)
+  end
+  t.check(most < 100e6, "300 results of 1 MB held " .. most .. " bytes")
+end)
+
 t.test("memory that only the collector can free is collected before giving up", function()
   local text = limited(1400000, [[
     local pg = require "perigee"
