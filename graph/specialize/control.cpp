@@ -13,6 +13,24 @@ int64_t rows_of(const Value& v) { return v.shape()[0]; }
 
 }  // namespace
 
+Graph traced_gradients_of(Context& ctx, const Graph& body, const Signature& signature, const Specialized& joint) {
+  GraphBuilder builder(GraphBuilder::Stage::kTrace);
+  const Writing writing(ctx, builder);
+  Values arguments, heads, cotangents, wanted;
+  for (const Type& type : signature.types) arguments.push_back(builder.add_input(type));
+  for (int32_t head : joint.heads)
+    cotangents.push_back(builder.add_input(joint.graph.type(joint.graph.outputs[size_t(head)])));
+  for (int32_t k : joint.wanted) {
+    arguments[size_t(k)] = builder.fresh_input(ctx, arguments[size_t(k)]);
+    wanted.push_back(arguments[size_t(k)]);
+  }
+  const Values outputs = builder.splice(ctx, without_effects(body), arguments);
+  for (int32_t head : joint.heads) heads.push_back(outputs[size_t(head)]);
+  for (const Value& v : builder.gradient(ctx, heads, cotangents, wanted, true, 0))
+    builder.graph.outputs.push_back(builder.operand_of(v));
+  return std::move(builder.graph);
+}
+
 Signature Specializer::body_signature(const Graph& body) const {
   Signature signature;
   signature.recording = ctx_.recording;
@@ -98,6 +116,7 @@ Values Specializer::cond_gradient(const Applied& applied, std::span<const Value>
   Control gradient = control;
   gradient.bodies.clear();
   if (std::find(wanted.begin(), wanted.end(), 1) == wanted.end()) return Values(applied.in.size());
+  const bool again = ctx_.recording;  // with create_graph
   for (size_t b = 0; b < 2; ++b) {
     const Specialized& joint = joints[b];
     GraphBuilder builder(GraphBuilder::Stage::kReplay);
@@ -106,7 +125,11 @@ Values Specializer::cond_gradient(const Applied& applied, std::span<const Value>
     for (size_t k = 1; k < in.size(); ++k) inputs.push_back(builder.add_input(in[k].type()));
     for (size_t k = 0; k < captures; ++k) arguments.push_back(inputs[k]);
     for (int32_t head : joint.heads) arguments.push_back(inputs[places[size_t(head)]]);
-    if (!joint.heads.empty()) found = builder.splice(ctx_, gradients_of(joint), arguments);
+    if (!joint.heads.empty())
+      found = builder.splice(
+          ctx_,
+          again ? traced_gradients_of(ctx_, *control.bodies[b], applied.signatures[b], joint) : gradients_of(joint),
+          arguments);
     for (size_t k = 0; k < captures; ++k) {
       if (!wanted[k]) continue;
       const auto at = std::find(joint.wanted.begin(), joint.wanted.end(), int32_t(k));

@@ -52,6 +52,11 @@ inline Graph gradients_of(const Specialized& joint) {
   return without_dead_nodes(without_effects(graph));
 }
 
+// The same as gradients_of(joint), the program of a body for this signature, as a trace that can be differentiated in
+// turn. `joint` has neither what stops gradients, nor the backward of Functions, nor the rules of ops that it
+// decomposes.
+Graph traced_gradients_of(Context& ctx, const Graph& body, const Signature& signature, const Specialized& joint);
+
 // An applied branch or loop, with what its gradient needs.
 struct Specializer::Applied {
   Control control;                                   // as in the trace, except that the condition is closed

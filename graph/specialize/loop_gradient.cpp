@@ -133,7 +133,8 @@ Specializer::StepBack Specializer::step_back_again(const Applied& applied, const
     stacked.push_back(at.carry(k));
     extended.outputs.push_back(Operand::of(size_t(extended.inputs[at.carry(k)])));
   }
-  step.graph = with_flat_inputs(ctx_, gradients_of(joint), stacked);
+  step.graph = with_flat_inputs(
+      ctx_, traced_gradients_of(ctx_, *applied.control.bodies[0], applied.signatures[0], joint), stacked);
   again.bodies = {std::make_shared<const Graph>(with_flat_outputs(ctx_, std::move(extended), outputs))};
   const Values out = loop(again, applied.in);
   if (extends) extensions_.push_back({applied.at, builder_.symbol_of(out[0]).node});
