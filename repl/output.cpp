@@ -55,7 +55,7 @@ void end_output() {
   if (lost) _exit(1);
 }
 
-// The handler of SIGPIPE. Unlike an ignored signal, a handler is not inherited by the commands of io.popen.
+// The handler of SIGPIPE.
 void end_at_closed_pipe(int) {
   const int error = errno;
   pollfd output = {STDOUT_FILENO, 0, 0};
@@ -67,15 +67,21 @@ void end_at_closed_pipe(int) {
   errno = error;
 }
 
+// Unlike an ignored signal, a handler is not inherited by the commands of io.popen.
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigaction(signal, &action, nullptr);
+}
+
 }  // namespace
 
 void watch_output(bool time) {
   prints_time = time;
   clock_gettime(CLOCK_MONOTONIC, &started);
-  struct sigaction action = {};
-  action.sa_handler = end_at_closed_pipe;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGPIPE, &action, nullptr);
+  handle(SIGPIPE, end_at_closed_pipe);
+  handle(SIGXFSZ, [](int) {});  // a write beyond the limit of a file's size fails
   std::atexit(end_output);
 }
 

@@ -57,9 +57,14 @@ std::string short_text(std::string text) {
   return text.substr(0, cut) + "…";
 }
 
-bool is_identifier(const std::string& text) {
-  if (text.empty() || std::isdigit(static_cast<unsigned char>(text[0]))) return false;
-  return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+// Whether the text names a field in a table constructor. Lua itself knows its keywords.
+bool is_identifier(lua_State* L, const std::string& text) {
+  if (text.empty() ||
+      !std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; }))
+    return false;
+  const bool loads = luaL_loadstring(L, ("local " + text).c_str()) == 0;
+  lua_pop(L, 1);
+  return loads;
 }
 
 class Shower {
@@ -123,7 +128,7 @@ class Shower {
       if (lua_type(L_, -2) == LUA_TNUMBER && lua_tonumber(L_, -2) >= 1 && lua_tonumber(L_, -2) <= n) continue;
       const int top = lua_gettop(L_);
       std::string key = lua_type(L_, -2) == LUA_TSTRING ? std::string(lua_tostring(L_, -2), lua_objlen(L_, -2)) : "";
-      if (!is_identifier(key)) key = "[" + nested(top - 1, kDepth) + "]";
+      if (!is_identifier(L_, key)) key = "[" + nested(top - 1, kDepth) + "]";
       fields.push_back(key + " = " + nested(top, depth + 1));
     }
     std::sort(fields.begin(), fields.end());

@@ -158,6 +158,15 @@ t.test("a closed standard output ends the program", function()
   t.equal(shell([[PROGRAM -e 'os.execute("kill -PIPE $$; echo survived")']]), "")  -- children have the default handling
 end)
 
+t.test("a write beyond the limit of a file's size fails", function()
+  local path = t.tmp("limited") .. ".npy"
+  local script = ([[pg.save('%s', pg.ones(4)) print(pcall(pg.save, '%s', pg.ones(1000000)))
+    print(pg.load('%s'):sum():item())]]):format(path, path, path):gsub("\n%s*", " ")
+  local out, err, code = shell(('ulimit -f 100; PROGRAM -e "%s"'):format(script))
+  t.check(out:find("^false\t.*File too large.*\n4\n$"), out)
+  t.equal({err, code}, {"", 0})
+end)
+
 t.test("--profile writes a trace, also when the script fails or exits", function()
   if not t.exists(t.root .. "/stdlib/profile.lua") then t.skip("there is no profiler") end
   for i, text in ipairs{"x = 1", "error('no')", "os.exit(1)"} do
