@@ -87,12 +87,12 @@ std::string scientific(double v) {
 
 std::string special(double v) { return std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf"; }
 
-// The number of decimals that a number needs, up to kDecimals.
+// The number of decimals that a number needs, up to kDecimals: 1.00001 is 1.0000, since it is not 1.
 int decimals_of(double v) {
   const std::string text = fixed(v, kDecimals);
   int decimals = kDecimals;
   while (decimals > 0 && text[text.size() - 1 - size_t(kDecimals - decimals)] == '0') --decimals;
-  return decimals;
+  return decimals == 0 && v != std::floor(v) ? kDecimals : decimals;
 }
 
 // Formats all numbers in one form: fixed with the decimals that they need, or scientific if fixed would hide some
