@@ -12,7 +12,8 @@ local nan = 0 / 0
 
 --- pg.metric.Metric is the base class. A subclass defines measure(label, pred) -> sum, count, each a number or a tensor
 --- of one element, which update accumulates. It may define finish(sum, count) -> the value, from two numbers. A measure
---- that returns tensors and reads none of their values also runs inside pg.jit.
+--- that returns tensors and reads none of their values also runs inside pg.jit; if it reads no sizes either, one trace
+--- fits batches of all sizes.
 --- Example: local Errors = pg.metric.Metric:extend("Errors")
 --- function Errors:measure(label, pred) return label:ne(pred):sum(), 1 end
 --- local errors = Errors()
@@ -22,7 +23,10 @@ local Metric = class.new("Metric")
 metrics.Metric = Metric
 Metric._kind, Metric._optional = "Metric", {names = true, spec = true, label = true}
 
-function Metric:init(...) self:setup(self.label, args.read(self.name, self.names or {}, self.spec or {}, ...)) end
+function Metric:init(...)
+  self:setup(self.label, args.read(self.name, self.names or {}, self.spec or {}, ...))
+  if self._check then self:_check() end
+end
 
 --- metric:setup(label, options) sets the options as fields and resets the metric.
 function Metric:setup(label, options)
@@ -31,29 +35,63 @@ function Metric:setup(label, options)
   self:reset()
 end
 
--- Sums by name: sum, count and those of add_totals. One set is of the updates since the last reset_local, the other of
--- those before it.
-local function no_sums() return {sum = 0, count = 0} end
+-- Enlarges a square matrix with zeros.
+local function grown(matrix, size)
+  local missing = size - matrix:size(1)
+  return missing > 0 and ops.pad(matrix, {0, missing, 0, missing}) or matrix
+end
+
+-- Returns the tensor of this name. It is made once and then only written in place, so that traces may hold it, and no
+-- pg.scope frees it.
+local function sum_for(sums, name, shape, device)
+  local sum = sums[name]
+  if not sum then
+    sum = core.outside_zeros(ops.zeros(shape, {dtype = "float64", device = device}))
+    sums[name] = sum
+  elseif shape[1] then core.bind(sum, grown(sum, shape[1])) end
+  return sum
+end
+
+-- Adds a tensor, or a number for values on this device.
+local function add_to(sums, name, x, device)
+  local is_tensor = core.is_tensor(x)
+  -- Untraced, since a trace must not depend on whether the sum was there.
+  local sum = core.untraced(sum_for, sums, name, is_tensor and x.shape or {}, device or x.device)
+  if is_tensor then
+    if x.device ~= sum.device then x = x:to(sum.device) end
+    if x:dim() == 2 then x = grown(x, sum:size(1)) end
+  end
+  sum:add_(x)
+end
+
+Metric._sum_names = {"sum", "count"}
 
 --- metric:reset() forgets all updates.
 function Metric:reset()
   args.self("reset", self, "metric")
-  self._sums, self._earlier = no_sums(), no_sums()
+  -- Sums by name: sum, count and others that finish gets. One set is of the updates since the last reset_local, the
+  -- other of those before it.
+  self._sums, self._earlier = self._sums or {}, self._earlier or {}
+  for _, sums in ipairs{self._sums, self._earlier} do
+    -- A trace also forgets the updates that come later in it.
+    for _, name in ipairs(core.tracing() and self._sum_names or {}) do core.untraced(sum_for, sums, name, {}, "cpu") end
+    for _, sum in pairs(sums) do sum:zero_() end
+  end
 end
 
 --- metric:reset_local() starts anew for get; get_global still covers all updates since reset.
 function Metric:reset_local()
   args.self("reset_local", self, "metric")
-  for key, value in pairs(self._sums) do self._earlier[key] = self._earlier[key] and self._earlier[key] + value or value end
-  self._sums = no_sums()
+  for name, sum in pairs(self._sums) do
+    add_to(self._earlier, name, sum)
+    sum:zero_()
+  end
 end
 
-local function number(x) return core.is_tensor(x) and x:item() or x end
-
 local function result(self, sums)
-  local count = number(sums.count)
+  local count = sums.count and sums.count:item() or 0
   if count == 0 then return self._label, nan end
-  return self._label, self:finish(number(sums.sum), count, sums)
+  return self._label, self:finish(sums.sum:item(), count, sums)
 end
 
 --- metric:get() -> name, value; the value is NaN before the first update.
@@ -66,27 +104,24 @@ end
 function Metric:get_global()
   args.self("get_global", self, "metric")
   local sums = {}
-  for key, value in pairs(self._earlier) do sums[key] = value end
-  for key, value in pairs(self._sums) do sums[key] = sums[key] and sums[key] + value or value end
+  for _, part in ipairs{self._earlier, self._sums} do
+    for name, sum in pairs(part) do add_to(sums, name, sum) end
+  end
   return result(self, sums)
 end
 
 function Metric:finish(sum, count) return sum / count end
 
--- In a trace sums are tensors, which the program updates from run to run; else they are numbers.
-local function addend(x)
-  if not core.tracing() then return number(x) end
-  return core.is_tensor(x) and x:reshape{}:to("float64") or ops.tensor(x, {dtype = "float64"})
-end
-
-local function add(self, sum, count)
-  local sums = self._sums
-  sums.sum, sums.count = sums.sum + addend(sum), sums.count + addend(count)
-end
-
--- Adds further sums, which finish gets by their names.
-local function add_totals(self, totals)
-  for key, value in pairs(totals) do self._sums[key] = self._sums[key] and self._sums[key] + value or value end
+-- Adds what measure returned for values on this device.
+local function add(self, device, sum, count)
+  local function scalar(x)
+    if core.is_tensor(x) then return x:reshape{} end
+    if type(x) ~= "number" then core.arg_error(self.name, "measure", "a function that returns a sum and a count", x) end
+    return x
+  end
+  sum, count = scalar(sum), scalar(count)
+  add_to(self._sums, "sum", sum, device)
+  add_to(self._sums, "count", count, device)
 end
 
 local function as_list(op, name, value)
@@ -105,7 +140,7 @@ function Metric:update(labels, preds)
   for i, label in ipairs(labels) do
     args.tensor(self.name, "labels", label)
     args.tensor(self.name, "preds", preds[i])
-    add(self, autograd.pause(function() return self:measure(label, preds[i]) end))
+    add(self, preds[i].device, autograd.pause(function() return self:measure(label, preds[i]) end))
   end
 end
 
@@ -122,11 +157,11 @@ local function define(name, label, names, spec)
   return kind
 end
 
-local function same_shape(a, b)
-  a, b = a.shape, b.shape
-  if #a ~= #b then return false end
-  for i = 1, #a do if a[i] ~= b[i] then return false end end
-  return true
+-- Returns the number of scores along the dim if preds are scores of classes, nil if they are classes like labels. Labels
+-- may have the dims of the scores, with another size along the dim.
+local function classes_along(label, pred, dim)
+  if pred:dim() < math.abs(dim) then return nil end
+  if label:dim() < pred:dim() or label:size(dim) ~= pred:size(dim) then return pred:size(dim) end
 end
 
 -- Class scores have more dims than labels.
@@ -136,24 +171,38 @@ local function require_order(self, label, pred)
             core.describe(pred), core.describe(label))
 end
 
-local function require_count(self, label, pred)
-  if label:numel() == pred:numel() then return end
-  core.fail(self.name, "bad argument 'preds' (expected %d predictions like labels, got %d; the order is metric:update(labels, preds))", label:numel(), pred:numel())
+-- The number of elements for checks. A trace does not fix it: ops must check it in later calls, such as reshape_as.
+local function numel(x) return core.tracing() and core.untraced(x.numel, x) or x:numel() end
+
+-- The number of elements as a count. In a trace it is a tensor, since batches of any size may follow.
+local function count_of(x) return core.tracing() and ops.ones_like(x, {dtype = "int64"}):sum() or x:numel() end
+
+-- Returns label in the shape of pred, so that the two never broadcast against each other.
+local function like(self, label, pred)
+  if numel(label) ~= numel(pred) then
+    core.fail(self.name, "bad argument 'preds' (expected %d predictions like labels, got %d; the order is metric:update(labels, preds))",
+              numel(label), numel(pred))
+  end
+  return label:reshape_as(pred)
 end
 
 -- Raises unless preds holds a row of scores or probabilities for each label.
 local function require_rows(self, label, pred, what)
-  if pred:dim() > 0 and label:numel() * pred:size(-1) == pred:numel() then return end
-  core.fail(self.name, "bad argument 'preds' (expected a row of %s for each of %d labels, got %s)", what or "probabilities", label:numel(), core.describe(pred))
+  if pred:dim() > 0 and numel(label) * pred:size(-1) == numel(pred) then return end
+  core.fail(self.name, "bad argument 'preds' (expected a row of %s for each of %d labels, got %s)", what or "probabilities", numel(label),
+            core.describe(pred))
 end
 
--- Returns the labels in a list. Raises for those outside of 1..C.
+-- Returns the labels in an integer dtype. Raises for those outside of 1..C.
 local function labels_within(self, label, classes)
-  label = class_labels(label):reshape{-1}
+  label = class_labels(label)
   ops.assert(ops.logical_and(ops.ge(label, 1), ops.le(label, classes)), {message = ("%s: bad argument 'labels' (expected labels from 1 to %d; "
     .. "for those from 0 on write labels + 1)"):format(self.name, classes)})
   return label
 end
+
+-- The dtype in which values of x neither wrap nor overflow nor lose a small constant.
+local function wide(x) return floats[x.dtype] and x.dtype ~= "float64" and "float32" or "float64" end
 
 --- pg.metric.Accuracy({axis = 2}): the share of correct predictions. pred holds class indices (in the shape of labels),
 --- or scores with the classes along axis. Raises if labels and predictions differ in number, or for a label that is no
@@ -163,14 +212,17 @@ end
 --- return metric:get()
 local Accuracy = define("Accuracy", "accuracy", {"axis"}, {axis = 2})
 
+function Accuracy:_check()
+  if self.axis ~= 0 and args.number("Accuracy", "axis", self.axis) % 1 == 0 then return end
+  core.arg_error("Accuracy", "axis", "a whole number other than 0", self.axis)
+end
+
 function Accuracy:measure(label, pred)
   require_order(self, label, pred)
-  local classes = not same_shape(label, pred) and pred:size(self.axis)
+  local classes = classes_along(label, pred, self.axis)
   if classes then pred = ops.argmax(pred, self.axis) end
-  require_count(self, label, pred)
-  local labels = classes and labels_within(self, label, classes) or label:to("int64"):reshape{-1}
-  local hits = ops.eq(pred:to("int64"):reshape{-1}, labels)
-  return hits:sum(), label:numel()
+  local labels = like(self, classes and labels_within(self, label, classes) or label:to("int64"), pred)
+  return ops.eq(pred:to("int64"), labels):sum(), count_of(pred)
 end
 
 --- pg.metric.TopKAccuracy(top_k = 1): the share of labels among the top_k highest scores. Raises for a label that is no
@@ -189,18 +241,16 @@ end
 function TopKAccuracy:measure(label, pred)
   require_order(self, label, pred)
   require_rows(self, label, pred, "scores")
-  local classes = pred:size(2)
-  local order = ops.argsort(pred, 2, true):narrow(2, 1, math.min(self.top_k, classes))
-  local hits = ops.eq(order, labels_within(self, label, classes):reshape{-1, 1})
-  return hits:sum(), label:numel()
+  local classes = pred:size(-1)
+  local order = ops.argsort(pred, -1, true):narrow(-1, 1, math.min(self.top_k, classes))
+  local labels = labels_within(self, label, classes):reshape_as(order:select(-1, 1))
+  return ops.eq(order, labels:unsqueeze(-1)):sum(), count_of(labels)
 end
 
--- Returns both in a dtype in which differences neither wrap nor overflow. label gets the shape of pred, so that the two
--- never broadcast against each other.
+-- Returns both in a dtype in which differences neither wrap nor overflow, and in the shape of pred.
 local function columns(self, label, pred)
-  require_count(self, label, pred)
-  local dtype = floats[pred.dtype] and pred.dtype ~= "float64" and "float32" or "float64"
-  return label:to(dtype):reshape_as(pred), pred:to(dtype)
+  local dtype = wide(pred)
+  return like(self, label:to(dtype), pred), pred:to(dtype)
 end
 
 --- pg.metric.MAE(): the mean of |label - pred|, averaged over updates.
@@ -233,27 +283,31 @@ function RMSE:measure(label, pred) return ops.sqrt((squared_error(self, label, p
 
 -- Returns the probability of each label. Raises for labels outside of 1..C.
 local function picked(label, pred)
-  return -ops.nll_loss(pred:reshape{-1, pred:size(-1)}, class_labels(label):reshape{-1}, {reduction = "none"})
+  return -ops.nll_loss(pred:to(wide(pred)):reshape{-1, pred:size(-1)}, class_labels(label):reshape{-1}, {reduction = "none"})
 end
 
 local function negative_log(self, label, pred)
   require_order(self, label, pred)
   require_rows(self, label, pred)
-  return -ops.log(picked(label, pred) + self.eps):sum(), label:numel()
+  return -ops.log(picked(label, pred) + self.eps):sum(), count_of(label)
 end
+
+local function check_eps(self) args.number(self.name, "eps", self.eps, 0) end
 
 --- pg.metric.CrossEntropy({eps = 1e-12}): the mean of -log(p + eps), where p is the label's probability in pred (rows
 --- of probabilities).
 --- Example: local metric = pg.metric.CrossEntropy()
 --- metric:update(pg.tensor{1, 2}, pg.tensor{{0.9, 0.1}, {0.8, 0.2}})
 --- return metric:get()
-define("CrossEntropy", "cross-entropy", {"eps"}, {eps = 1e-12}).measure = negative_log
+local CrossEntropy = define("CrossEntropy", "cross-entropy", {"eps"}, {eps = 1e-12})
+CrossEntropy.measure, CrossEntropy._check = negative_log, check_eps
 
 --- pg.metric.NegativeLogLikelihood({eps = 1e-12}): the same value as CrossEntropy, with the name nll-loss.
 --- Example: local metric = pg.metric.NegativeLogLikelihood()
 --- metric:update(pg.tensor{1, 2}, pg.tensor{{0.9, 0.1}, {0.8, 0.2}})
 --- return metric:get()
-define("NegativeLogLikelihood", "nll-loss", {"eps"}, {eps = 1e-12}).measure = negative_log
+local Likelihood = define("NegativeLogLikelihood", "nll-loss", {"eps"}, {eps = 1e-12})
+Likelihood.measure, Likelihood._check = negative_log, check_eps
 
 --- pg.metric.Perplexity({ignore_label=}): the exponential of the mean of -log of the label's probability. Labels equal
 --- to ignore_label are skipped.
@@ -262,11 +316,15 @@ define("NegativeLogLikelihood", "nll-loss", {"eps"}, {eps = 1e-12}).measure = ne
 --- return metric:get()
 local Perplexity = define("Perplexity", "perplexity", {"ignore_label"}, {ignore_label = args.none})
 
+function Perplexity:_check()
+  if self.ignore_label ~= nil then args.number("Perplexity", "ignore_label", self.ignore_label) end
+end
+
 function Perplexity:measure(label, pred)
   require_order(self, label, pred)
   require_rows(self, label, pred)
-  local kept, n = class_labels(label):reshape{-1}, label:numel()
-  local safe, weight = kept, nil
+  local kept = class_labels(label):reshape{-1}
+  local safe, weight, n = kept, nil, nil
   if self.ignore_label ~= nil then
     weight = ops.ne(kept, self.ignore_label)
     safe = ops.where(weight, kept, ops.ones_like(kept))
@@ -274,7 +332,7 @@ function Perplexity:measure(label, pred)
   end
   local logs = ops.log(ops.maximum(picked(safe, pred), 1e-10))
   if weight then logs = logs * weight:to(logs.dtype) end
-  return -logs:sum(), n
+  return -logs:sum(), n or count_of(kept)
 end
 
 function Perplexity:finish(sum, count) return math.exp(sum / count) end
@@ -288,8 +346,7 @@ local Loss = define("Loss", "loss")
 function Loss:update(_, preds)
   args.self("update", self, "metric")
   for _, pred in ipairs(as_list("Loss", "preds", preds)) do
-    local wide = pred.dtype == "float64" and "float64" or floats[pred.dtype] and "float32" or nil
-    add(self, pred:detach():sum{dtype = wide}, pred:numel())
+    add(self, pred.device, pred:detach():sum{dtype = wide(pred)}, count_of(pred))
   end
 end
 
@@ -306,25 +363,24 @@ end
 
 local function confusion(self, label, pred)
   require_order(self, label, pred)
-  if not same_shape(label, pred) then
+  if classes_along(label, pred, 2) then
     if pred:dim() ~= 2 or pred:size(2) ~= 2 then
       core.fail(self.name, "bad argument 'preds' (expected scores of 2 classes or one class per label, got %s; class 2 is the positive one)",
                 core.describe(pred))
     end
     pred = ops.argmax(pred, 2)
   end
-  require_count(self, label, pred)
   local table_of_positive = ops.tensor({{0}, {1}}, {device = label.device})  -- it has no other classes
-  local positive = ops.embedding(class_labels(label), table_of_positive):reshape{-1}:gt(0.5)
-  local said = ops.eq(pred:reshape{-1}, 2)
-  local function count(x) return addend(x:sum()) end
-  local hits, n = count(ops.logical_and(positive, said)), label:numel()
+  local positive = ops.embedding(like(self, class_labels(label), pred), table_of_positive):gt(0.5):reshape_as(pred)
+  local said = ops.eq(pred, 2)
+  local function count(x) return x:sum():to("float64") end
+  local hits, n = count(ops.logical_and(positive, said)), count_of(pred)
   local wrong, missed = count(said) - hits, count(positive) - hits
   return {hits = hits, wrong = wrong, missed = missed, rejected = n - hits - wrong - missed}
 end
 
 -- Avoids a division of counts by zero: where the divisor is 0, the dividend is 0 too.
-local function at_least_one(x) return core.is_tensor(x) and ops.maximum(x, 1) or math.max(x, 1) end
+local function at_least_one(x) return ops.maximum(x, 1) end
 
 local function f1_score(c) return 2 * c.hits / at_least_one(2 * c.hits + c.wrong + c.missed) end
 
@@ -338,6 +394,7 @@ end
 
 local function define_binary(name, label, score)
   local kind = define(name, label, {"average"}, {average = "macro"})
+  kind._sum_names = {"sum", "count", "hits", "wrong", "missed", "rejected"}
 
   --- pg.metric.F1({average = "macro"}) and pg.metric.MCC({average = "macro"}) score two classes, where class 2 is the
   --- positive one. "macro" is the mean of the scores of all updates, "micro" the score of the counts of all updates
@@ -346,24 +403,19 @@ local function define_binary(name, label, score)
   --- f1:update(pg.tensor{2, 1, 2}, pg.tensor{2, 2, 2})
   --- return f1:get()
   function kind:measure(labels, pred)
-    args.choice(name, "average", self.average, {"macro", "micro"})
     local counts = confusion(self, labels, pred)
     if self.average == "macro" then return score(counts), 1 end
-    add_totals(self, counts)
+    for key, n in pairs(counts) do add_to(self._sums, key, n) end
     return 0, 1
   end
 
-  function kind:finish(sum, count, sums) return self.average == "macro" and sum / count or number(score(sums)) end
+  function kind:_check() args.choice(name, "average", self.average, {"macro", "micro"}) end
+
+  function kind:finish(sum, count, sums) return self.average == "macro" and sum / count or score(sums):item() end
 end
 
 define_binary("F1", "f1", f1_score)
 define_binary("MCC", "mcc", matthews)
-
--- Enlarges a square matrix with zeros.
-local function grown(matrix, size)
-  local missing = size - matrix:size(1)
-  return missing > 0 and ops.pad(matrix, {0, missing, 0, missing}) or matrix
-end
 
 --- pg.metric.PCC(): the correlation of labels and predicted classes, the Matthews correlation coefficient of any number
 --- of classes, from the counts of all updates. pred holds classes, or scores with the classes along dim 2. Gorodkin,
@@ -387,18 +439,16 @@ end
 
 function PCC:measure(label, pred)
   require_order(self, label, pred)
-  local classes = not same_shape(label, pred) and pred:dim() > 1 and pred:size(2)
+  local classes = classes_along(label, pred, 2)
   if classes then pred = ops.argmax(pred, 2) end
-  require_count(self, label, pred)
-  if label:numel() == 0 then return 0, 0 end
-  if not (core.tracing() and classes) then classes = math.max(classes or 1, largest_class(label, pred)) end
-  label, pred = label:to("int64"):reshape{-1}, pred:to("int64"):reshape{-1}
-  local counts = self._sums.counts
-  classes = math.max(classes, counts and counts:size(1) or 0)
-  local function hot(x) return ops.one_hot(x, classes):to("float64") end
-  if counts then self._sums.counts = grown(counts, classes) end
-  add_totals(self, {counts = hot(label):t():matmul(hot(pred))})
-  return 0, 1
+  label = like(self, label, pred)
+  if not (core.tracing() and classes) then
+    if label:numel() == 0 then return 0, 0 end
+    classes = math.max(classes or 1, largest_class(label, pred))
+  end
+  local function hot(x) return ops.one_hot(x:to("int64"):reshape{-1}, classes):to("float64") end
+  add_to(self._sums, "counts", hot(label):t():matmul(hot(pred)))
+  return 0, count_of(pred)
 end
 
 function PCC:finish(_, _, sums)

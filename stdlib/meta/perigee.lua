@@ -4324,7 +4324,8 @@ function metric.MSE() end
 
 ---pg.metric.Metric is the base class. A subclass defines measure(label, pred) -> sum, count, each a number or a tensor
 ---of one element, which update accumulates. It may define finish(sum, count) -> the value, from two numbers. A measure
----that returns tensors and reads none of their values also runs inside pg.jit.
+---that returns tensors and reads none of their values also runs inside pg.jit; if it reads no sizes either, one trace
+---fits batches of all sizes.
 ---@param label any
 ---@param pred any
 ---@return any

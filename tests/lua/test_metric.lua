@@ -222,3 +222,109 @@ t.test("labels outside of the classes and wrong counts are errors", function()
                    "expected a row of scores for each of 1 labels")
   t.equal(value(pg.metric.Perplexity{ignore_label = 0}, pg.tensor{0, 1}, pg.tensor{{0.8, 0.2}, {0.5, 0.5}}) - 2 < 1e-6, true)
 end)
+
+local regression = {MAE = true, MSE = true, RMSE = true, PearsonCorrelation = true, Loss = true}
+local names = {"Accuracy", "TopKAccuracy", "F1", "MCC", "PCC", "Perplexity", "CrossEntropy", "NegativeLogLikelihood", "MAE", "MSE",
+               "RMSE", "PearsonCorrelation", "Loss"}
+
+-- Returns labels and predictions of n items for the metric of this name.
+local function batch(name, n)
+  if regression[name] then return pg.rand(n), pg.rand(n) end
+  return pg.randint(1, 2, {n}), pg.rand(n, 2):softmax(2)
+end
+
+t.test("the state of metrics survives pg.scope", function()
+  both(function(made)
+    for _, name in ipairs(names) do
+      local metric, all = pg.metric[name](), pg.metric[name]()
+      local update = made(function(label, pred) metric:update(label, pred) return pred end)
+      for i = 1, 4 do
+        local label, pred = batch(name, 6)
+        all:update(label, pred)
+        pg.scope(function() update(label, pred) end)
+        if i == 2 then pg.scope(function() metric:reset_local() end) end
+      end
+      t.close(select(2, metric:get_global()), select(2, all:get()), {rtol = 1e-4, what = name})
+      t.check(metric:get())
+    end
+  end)
+end)
+
+t.test("a metric in a jitted step is traced once, whatever the sizes of the batches", function()
+  for _, name in ipairs(names) do
+    local metric, all = pg.metric[name](), pg.metric[name]()
+    local update = pg.jit(function(label, pred) metric:update(label, pred) return pred end)
+    for n = 3, 8 do
+      local label, pred = batch(name, n)
+      update(label, pred)
+      if n == 5 then metric:reset() elseif n > 5 then all:update(label, pred) end
+    end
+    t.equal(update:cache_info().traces, 1, name)
+    t.close(select(2, metric:get()), select(2, all:get()), {rtol = 1e-4, what = name})
+    if name ~= "Loss" then
+      local label = batch(name, 4)
+      t.error_contains(function() update(label, (select(2, batch(name, 3)))) end, "bad argument")
+    end
+  end
+end)
+
+t.test("another metric at the same place of a jitted step", function()
+  local metric = pg.metric.Accuracy()
+  local update = pg.jit(function(label, pred) metric:update(label, pred) return pred end)
+  local first, scores = metric, pg.tensor{{1, 0}, {1, 0}}
+  update(pg.tensor{1, 2}, scores)
+  metric = pg.metric.Accuracy()
+  for _ = 1, 3 do update(pg.tensor{1, 1}, scores) end
+  t.equal({select(2, first:get()), select(2, metric:get())}, {0.5, 1})
+end)
+
+t.test("TopKAccuracy takes scores of any number of dims", function()
+  local scores = pg.rand(4, 5, 6)
+  t.equal(value(pg.metric.TopKAccuracy(1), scores:argmax(3), scores), 1)
+  t.equal(value(pg.metric.TopKAccuracy(2), pg.tensor{3}, pg.tensor{0.1, 0.5, 0.4}), 1)
+  t.error_contains(function() value(pg.metric.TopKAccuracy(1), pg.ones(3), pg.rand(3)) end, "expected a row of scores for each of 3 labels")
+end)
+
+t.test("the global value of PCC covers classes that only some updates have", function()
+  for _, batches in ipairs{{{1, 2, 2}, {1, 3, 2}}, {{1, 3, 2}, {1, 2, 2}}} do
+    local metric, all = pg.metric.PCC(), pg.metric.PCC()
+    for _, labels in ipairs(batches) do
+      metric:reset_local()
+      metric:update(pg.tensor(labels), pg.tensor{1, 2, 2})
+      all:update(pg.tensor(labels), pg.tensor{1, 2, 2})
+    end
+    t.close(select(2, metric:get_global()), select(2, all:get()))
+  end
+end)
+
+t.test("logarithms of probabilities in half precision are finite", function()
+  for _, dtype in ipairs{"float16", "bfloat16"} do
+    local label, pred = pg.tensor{1, 2}, pg.tensor({{1, 0}, {1, 0}}, {dtype = dtype})
+    for _, name in ipairs{"CrossEntropy", "NegativeLogLikelihood"} do
+      t.close(value(pg.metric[name](), label, pred), -math.log(1e-12) / 2, {rtol = 1e-4})
+    end
+    t.close(value(pg.metric.Perplexity(), label, pred), 1e5, {rtol = 1e-4})
+  end
+end)
+
+t.test("wrong options are errors where the metric is made", function()
+  t.error_contains(function() pg.metric.F1("x") end, "F1: bad argument 'average' (expected \"macro\", \"micro\", got")
+  t.error_contains(function() pg.metric.MCC("x") end, "MCC: bad argument 'average'")
+  t.error_contains(function() pg.metric.Accuracy{axis = "x"} end, "Accuracy: bad argument 'axis'")
+  t.error_contains(function() pg.metric.CrossEntropy{eps = "x"} end, "CrossEntropy: bad argument 'eps'")
+  t.error_contains(function() pg.metric.Perplexity{ignore_label = "x"} end, "Perplexity: bad argument 'ignore_label'")
+end)
+
+t.test("updates in loop bodies and resets in jitted functions", function()
+  local metric, scores = pg.metric.Accuracy(), pg.tensor{{{1, 0}, {0, 1}}, {{1, 0}, {1, 0}}}
+  local function update(x) metric:update(pg.tensor{1, 1}, x) return x:sum() end
+  pg.foreach(update, scores)
+  t.equal(select(2, metric:get()), 0.75)
+  metric = pg.metric.Accuracy()
+  local evaluate = pg.jit(function(x)
+    metric:reset()
+    return update(x)
+  end)
+  for i = 1, 4 do evaluate(scores[i % 2 + 1]) end
+  t.equal({select(2, metric:get()), evaluate:cache_info().traces}, {0.5, 1})
+end)
