@@ -16,7 +16,7 @@ end
 --- pg.scope(f) runs f, frees every tensor that f made and did not return, and returns the results of f.
 --- Example: return pg.scope(function() return pg.ones(2):exp():sum() end)
 function runtime.scope(f, ...)
-  if type(f) ~= "function" then core.arg_error("scope", "f", "a function", f) end
+  core.require("support.args").callable("scope", "f", f)
   return leave(core.push_scope(), xpcall(f, core.keep_traceback, ...))
 end
 

@@ -39,7 +39,8 @@ int push_scope(lua_State* L, State& state) {
 }
 
 // Moves tensors from the scope to the enclosing one: those among the values from stack index 2 on, and those in tables
-// reachable from these. Each table is visited once.
+// reachable from these. Each table is visited once. A userdata that stands for a table counts as that table, see
+// stdlib/support/no_list.lua.
 class Keeper {
  public:
   Keeper(lua_State* L, State& state, size_t place) : L_(L), state_(state), place_(place) {}
@@ -60,6 +61,13 @@ class Keeper {
  private:
   void visit(int i) {
     if (Box* box = to_box(L_, state_, i)) return promote(*box, i);
+    if (lua_isuserdata(L_, i) && lua_getmetatable(L_, i)) {
+      lua_pushliteral(L_, "__index");
+      lua_rawget(L_, -2);
+      if (lua_istable(L_, -1)) visit(lua_gettop(L_));
+      lua_pop(L_, 2);
+      return;
+    }
     if (!lua_istable(L_, i) || !seen_.insert(lua_topointer(L_, i)).second) return;
     lua_pushvalue(L_, i);
     lua_rawseti(L_, queue_, ++queued_);

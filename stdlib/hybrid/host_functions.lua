@@ -9,6 +9,7 @@ local functions = core.require("hybrid.functions")
 local frames = core.require("hybrid.frames")
 local operators = core.require("hybrid.operators")
 local interpret = core.require("hybrid.interpret")
+local run_hooks = core.require("hybrid.run_hooks")
 local lib = {}
 
 local type, rawget, select, next, unpack, error, pairs = type, rawget, select, next, unpack, error, pairs
@@ -317,6 +318,10 @@ model(core.introspect.called_from_library, function(frame, level)
   return (at and at.library) or false
 end)
 model(core.untraced, function(_, ...) return core.untraced(...) end)
+model(core.keep, function(_, x)
+  if run_hooks.tracing() and core.is_tensor(x) then run_hooks.keep(x) end
+  return core.keep(x)
+end)
 model(core.unlogged, function(_, f, ...) return f(...) end)
 lib.keeps[core.callback] = true
 for _, f in pairs(core.introspect) do if not models[f] then pure[f] = true end end

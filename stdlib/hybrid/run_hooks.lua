@@ -7,10 +7,10 @@ local run_hooks = {}
 local hooks                       -- those of the trace in progress
 
 --- run_hooks.collect([named]) starts the list of hooks of a trace. run_hooks.finish() ends it -> {before = {f, …}, after
---- = {f, …}, deliveries = {{f =, values =}, …}, notes =, read = the set of functions passed to pg.live}. With a list `named` the trace is of an export: no
+--- = {f, …}, deliveries = {{f =, values =}, …}, kept = {tensor, …}, notes =, read = the set of functions passed to pg.live}. With a list `named` the trace is of an export: no
 --- hook will run, and run_hooks.name adds to the list.
 function run_hooks.collect(named)
-  hooks = {before = {}, after = {}, ends = {}, deliveries = {}, notes = {}, read = {}, named = named, names = {}, recording = core.is_recording()}
+  hooks = {before = {}, after = {}, ends = {}, deliveries = {}, kept = {}, notes = {}, read = {}, named = named, names = {}, recording = core.is_recording()}
 end
 function run_hooks.finish()
   local done = hooks
@@ -31,6 +31,10 @@ function run_hooks.at_end(f) hooks.ends[#hooks.ends + 1] = f end
 --- run_hooks.deliver(f, values) calls f(values[1], …) after each run of the program, with the values of that run: tensors
 --- that the trace made, and what existed before it.
 function run_hooks.deliver(f, values) table.insert(hooks.deliveries, {f = f, values = values}) end
+
+--- run_hooks.keep(x): if the traced function returns or assigns the tensor x, which it made, no pg.scope frees x, in
+--- later runs either.
+function run_hooks.keep(x) table.insert(hooks.kept, x) end
 
 --- run_hooks.ended(…) calls these functions and returns its arguments.
 function run_hooks.ended(...)

@@ -265,6 +265,7 @@ local function build_templates(w, t, changes, results, mark, hooks)
   for _, change in ipairs(changes) do templates:assign(change) end
   for _, d in ipairs(hooks.deliveries) do templates:delivers(d.f, d.values) end
   templates:returns(results.n - 3, {unpack(results, 4, results.n)})
+  for _, x in ipairs(hooks.kept) do templates:keeps(x) end
   templates.problem = w.problem or templates.problem
   return templates
 end

@@ -109,6 +109,11 @@ function Template:delivers(f, values)
   self.deliveries[#self.deliveries + 1] = {f = f, values = list}
 end
 
+--- templates:keeps(x): no pg.scope frees x where a hit makes it. All values must have been added.
+function Template:keeps(x)
+  if self.output_of[x] then self:delivers(core.keep, {x}) end
+end
+
 -- The text of a value for the signature. A table that was shown before is shown by its number.
 local function show(v, shown)
   if v.kind == "output" then return "r" .. v.index end

@@ -24,7 +24,7 @@ local function collect(chunk, path)
   local list = {}
   local function bench(name, f)
     if type(name) ~= "string" then core.arg_error("bench", "name", "a string", name) end
-    if type(f) ~= "function" then core.arg_error("bench", "f", "a function", f) end
+    core.require("support.args").callable("bench", "f", f)
     list[#list + 1] = {name = name, run = f}
   end
   local result = chunk(bench)

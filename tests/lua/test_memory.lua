@@ -73,3 +73,22 @@ t.test("kept tensors survive scopes, released tensors cannot be used", function(
   x:release()
   t.bad_argument(function() return x + 1 end, "add", "x")
 end)
+
+t.test("pg.keep in a jitted function holds in every run", function()
+  local kept = {}
+  local f = pg.jit(function(x)
+    kept.twice = pg.keep(x * 2)
+    return pg.keep(x * 3), x * 4
+  end)
+  f(pg.ones(2))
+  local thrice, other
+  pg.scope(function() thrice, other = f(pg.tensor{1, 2}) end)
+  t.equal({kept.twice:totable(), thrice:totable()}, {{2, 4}, {3, 6}})
+  t.error_contains(function() return other:totable() end, "released tensor")
+end)
+
+t.test("pg.scope calls what can be called", function()
+  local f = pg.jit(function(x) return x * 2 end)
+  t.equal(pg.scope(f, pg.ones(2)):totable(), {2, 2})
+  t.error_contains(function() pg.scope(3) end, "scope: bad argument 'f' (expected a function, got number 3")
+end)

@@ -243,3 +243,13 @@ test("a cell of one's own", function()
   t.close(states[1], {{10.84, 10.84}})
   t.equal((rnn.ResidualCell(Leaky(4)):initialize():unroll(3, pg.ones(1, 3, 4))).shape, {1, 3, 4})
 end)
+
+t.test("what a cell keeps between single steps survives pg.scope", function()
+  for _, cell in ipairs{rnn.ZoneoutCell(rnn.GRUCell(3), {zoneout_outputs = 0.2}), rnn.VariationalDropoutCell(rnn.GRUCell(3), {drop_inputs = 0.2})} do
+    cell:initialize()
+    for i = 1, 3 do
+      if i == 3 then pg.scope(function() cell:reset() end) end
+      pg.scope(function() pg.record(function() return cell(pg.ones(2, 3), cell:begin_state(2)) end) end)
+    end
+  end
+end)

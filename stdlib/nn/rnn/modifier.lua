@@ -119,14 +119,14 @@ end
 
 -- The output before the first step. It broadcasts to every shape and promotes to every dtype, so that the graph traced
 -- at the first step of a sequence serves the later steps.
-local function nothing() return ops.zeros({1, 1}, {dtype = "bool"}) end
+local function nothing() return core.keep(ops.zeros({1, 1}, {dtype = "bool"})) end
 
 function ZoneoutCell:forward(x, states)
   if self._keeps_outputs == 0 then return step(self, x, states) end
   local before = self._before
   if before.device ~= x.device then before = before:to(x.device) end
   local out, new = step(self, x, states, before)
-  self._before = out
+  self._before = core.keep(out)
   return out, new
 end
 

@@ -46,9 +46,9 @@ local function drop_first(states, m)
   return list
 end
 
--- Returns x times the mask in the field of the cell, which the first step makes.
+-- Returns the mask in the field of the cell, which the first step makes. It stays until reset, also after a pg.scope.
 local function kept_mask(cell, field, x, p)
-  if not cell[field] then cell[field] = mask(x, p) end
+  if not cell[field] then cell[field] = core.keep(mask(x, p)) end
   return cell[field]
 end
 
