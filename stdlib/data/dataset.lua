@@ -32,7 +32,25 @@ local function check_position(ds, i)
   return i < 0 and n + 1 + i or i
 end
 
---- pg.data.SimpleDataset(list): a list or tensor of items. An item that is a list has several values.
+-- What a loader knows of the numbers of all items: nil if nothing, else a tree like a list of the values of an item, in
+-- which {fraction = true} stands where a number is not whole. node.keys[key] is the tree of the values at the key.
+function Dataset:_numbers() return nil end
+
+local function is_whole(v) return v == math.floor(v) and math.abs(v) < 2 ^ 53 end
+
+-- Adds a value to a tree of numbers.
+local function note_numbers(node, value)
+  if type(value) == "number" then node.fraction = node.fraction or not is_whole(value) end
+  if not args.plain(value) then return end
+  node.keys = node.keys or {}
+  for key, v in pairs(value) do
+    node.keys[key] = node.keys[key] or {}
+    note_numbers(node.keys[key], v)
+  end
+end
+
+--- pg.data.SimpleDataset(list): a list or tensor of items. An item that is a list has several values. A loader makes
+--- int64 tensors of numbers that are whole in all items, else float32.
 local SimpleDataset = Dataset:extend("SimpleDataset")
 datasets.SimpleDataset = SimpleDataset
 
@@ -59,6 +77,19 @@ function SimpleDataset:get(i)
   return item
 end
 
+function SimpleDataset:_numbers()
+  if self._tensor or self.get ~= SimpleDataset.get then return nil end
+  if not self._noted then
+    local node = {}
+    for i = 1, self._n do
+      local item = self._list[i]
+      note_numbers(node, args.plain(item) and item[1] ~= nil and item or {item})
+    end
+    self._noted = node
+  end
+  return self._noted
+end
+
 local function column(position, value)
   if core.is_tensor(value) then
     if value:dim() == 0 then core.arg_error("ArrayDataset", "array " .. position, "a tensor with a dim for items", value) end
@@ -69,7 +100,7 @@ local function column(position, value)
   for i = 1, #value do
     local v = value[i]
     if type(v) ~= "number" then numbers = false break end
-    whole = whole and v == math.floor(v) and math.abs(v) < 2 ^ 53
+    whole = whole and is_whole(v)
   end
   if numbers then value = ops.tensor(value, {dtype = whole and "int64" or "float32"}) end
   return value, numbers and value:size(1) or #value
@@ -99,6 +130,19 @@ end
 function ArrayDataset:len()
   args.self("len", self, "ds")
   return self._n
+end
+
+function ArrayDataset:_numbers()
+  if self._tensors or self.get ~= ArrayDataset.get then return nil end
+  if not self._noted then
+    local node = {keys = {}}
+    for k, values in ipairs(self.arrays) do
+      node.keys[k] = {}
+      for i = 1, core.is_tensor(values) and 0 or #values do note_numbers(node.keys[k], values[i]) end
+    end
+    self._noted = node
+  end
+  return self._noted
 end
 
 local function values_at(arrays, i, k)
@@ -137,8 +181,13 @@ function Subset:get(i)
   return self._source:get(self._positions[check_position(self, i)])
 end
 
+function Subset:_numbers()
+  local numbers = self._source._numbers
+  return numbers and numbers(self._source)
+end
+
 function Subset:_batch(index)
-  self._index = self._index or ops.tensor(self._positions, {dtype = "int64"})
+  self._index = self._index or core.keep(ops.tensor(self._positions, {dtype = "int64"}))
   return self._source:get_batch(ops.index_select(self._index, 1, index))
 end
 
@@ -200,17 +249,20 @@ local function apply_first(f, i, x, ...)
   return args.returned("transform_first", f, i, "the first value of the item", true, (f(x))), ...
 end
 
-function Transformed:get(i)
-  args.self("get", self, "ds")
+-- Returns what f makes of an item.
+local function compute(self, i)
   local f = self._f
   if self._first then return apply_first(f, i, self._source:get(i)) end
   return args.returned("transform", f, i, "the values of the item", true, f(self._source:get(i)))
 end
 
-local function eager(ds)
-  local list = {}
-  for i = 1, ds:len() do list[i] = {ds:get(i)} end
-  return SimpleDataset(list)
+local function pack(...) return {n = select("#", ...), ...} end
+
+function Transformed:get(i)
+  args.self("get", self, "ds")
+  if not self._items then return compute(self, i) end
+  local item = self._items[check_position(self, i)]
+  return unpack(item, 1, item.n)
 end
 
 local function transform(op, ds, f, opts, first)
@@ -219,9 +271,9 @@ local function transform(op, ds, f, opts, first)
   local lazy = args.boolean(op, "lazy", args.options(op, opts, {lazy = true}).lazy)
   local result = Transformed(ds, f, first)
   if lazy then return result end
-  local classes = ds.classes
-  result = eager(result)
-  result.classes = classes
+  local items = {}
+  for i = 1, ds:len() do items[i] = pack(compute(result, i)) end
+  result._items = items
   return result
 end
 

@@ -10,32 +10,64 @@ DataLoader._kind = "DataLoader"
 core.require("support.no_list").define(DataLoader, "a loader has no length as a list; write loader:len() for the number of batches")
 DataLoader._no_items = "a loader is no list: write for x, y in loader:iter() do … end; loader:len() is the number of batches"
 
+-- A place holds what is known of the values that are joined: positions = those of the items, path = where the values
+-- stand in an item, numbers = see Dataset._numbers.
 local stack
 
-local function stack_numbers(values)
-  local whole = true
-  for _, v in ipairs(values) do whole = whole and v == math.floor(v) and math.abs(v) < 2 ^ 53 end
-  return ops.tensor(values, {dtype = whole and "int64" or "float32"})
+local function kind_of(value)
+  if core.is_tensor(value) then return "a tensor" end
+  if args.plain(value) then return "a table" end
+  local kind = type(value)
+  return (kind == "table" or kind == "userdata") and "an object" or "a " .. kind
 end
 
-local function stack_tables(values)
+-- Raises unless all values are of one kind, and returns that.
+local function check_kinds(values, place)
+  local kind = kind_of(values[1])
+  for i, value in ipairs(values) do
+    if kind_of(value) ~= kind then
+      core.fail("DataLoader", "item %d of the dataset has %s at value %s (expected %s, as in item %d)", place.positions[i], core.describe(value),
+                place.path, kind, place.positions[1])
+    end
+  end
+  return kind
+end
+
+-- Joins what the items hold at the key.
+local function stack_at(items, key, place)
+  local inside = {
+    positions = place.positions, path = (place.path and place.path .. "." or "") .. tostring(key),
+    numbers = place.numbers and place.numbers.keys and place.numbers.keys[key],
+  }
+  local column = {}
+  for i, item in ipairs(items) do
+    if item[key] == nil then
+      core.fail("DataLoader", "item %d of the dataset has no value %s (expected one from get, as for the other items of the batch)",
+                place.positions[i], inside.path)
+    end
+    column[i] = item[key]
+  end
+  return stack(column, inside)
+end
+
+local function stack_tables(values, place)
   local result = {}
-  for key in pairs(values[1]) do
-    local column = {}
-    for i, item in ipairs(values) do column[i] = item[key] end
-    result[key] = stack(column)
+  for _, item in ipairs(values) do
+    for key in pairs(item) do
+      if result[key] == nil then result[key] = stack_at(values, key, place) end
+    end
   end
   return result
 end
 
 -- Joins the values of many items: stacks tensors, makes a tensor of numbers, joins tables by key, and returns other
 -- values as a list.
-function stack(values)
-  local first = values[1]
-  if core.is_tensor(first) then return ops.stack(values, 1) end
-  if type(first) == "number" then return stack_numbers(values) end
-  if type(first) == "boolean" then return ops.tensor(values) end
-  if args.plain(first) then return stack_tables(values) end
+function stack(values, place)
+  local kind = check_kinds(values, place)
+  if kind == "a tensor" then return ops.stack(values, 1) end
+  if kind == "a number" then return ops.tensor(values, {dtype = place.numbers and not place.numbers.fraction and "int64" or "float32"}) end
+  if kind == "a boolean" then return ops.tensor(values) end
+  if kind == "a table" then return stack_tables(values, place) end
   return values
 end
 
@@ -63,9 +95,12 @@ end
 
 --- pg.data.DataLoader(dataset, {batch_size=, shuffle = false, last_batch = "keep", "discard" or "rollover", sampler=,
 --- batch_sampler=, batchify=, num_workers = 0}): `for x, y in loader:iter() do … end` iterates over the dataset once.
---- batchify(items) gets a list of items, each a list of values, and returns the values of the batch. num_workers has no
---- effect: the calling thread makes the batches. Raises if dataset has no len and get, if batch_size is not a whole
---- number >= 1, or if it is combined with batch_sampler.
+--- batchify(items) gets a list of items, each a list of values, and returns the values of the batch. Without it tensors
+--- are stacked and tables are joined by key; numbers give a float32 tensor, or int64 if the dataset is a list in which
+--- they are all whole (ArrayDataset, SimpleDataset and parts of them). A dataset whose get returns class labels as
+--- pg.tensor(label, {dtype = "int64"}) gives int64 too. num_workers has no effect: the calling thread makes the batches.
+--- Raises if dataset has no len and get, if batch_size is not a whole number >= 1, if it is combined with batch_sampler,
+--- or where items of a batch have different kinds of values.
 --- Example: local loader = pg.data.DataLoader(pg.data.ArrayDataset(pg.range(1, 5)), {batch_size = 2})
 --- local batches = {}
 --- for x in loader:iter() do batches[#batches + 1] = x end
@@ -108,17 +143,11 @@ local function values_of(dataset, position)
 end
 
 -- Joins value k of the items, or returns nil if no item has one.
-local function join_column(items, positions, k)
-  local column, lacking = {}, nil
-  for i, item in ipairs(items) do
-    if item[k] == nil then lacking = lacking or positions[i] end
-    column[#column + 1] = item[k]
-  end
-  if k > 1 and column[1] == nil then return nil end
-  if lacking then
-    core.fail("DataLoader", "item %d of the dataset has no value %d (expected one from get, as for the other items of the batch)", lacking, k)
-  end
-  return stack(column)
+local function join_column(items, k, place)
+  local absent = k > 1
+  for _, item in ipairs(items) do absent = absent and item[k] == nil end
+  if absent then return nil end
+  return stack_at(items, k, place)
 end
 
 local function join(dataset, batchify, positions)
@@ -131,8 +160,9 @@ local function join(dataset, batchify, positions)
     for _, item in ipairs(items) do item.n = nil end
     return batchify(items)
   end
-  local columns = {}
-  for k = 1, most do columns[k] = join_column(items, positions, k) end
+  local columns, numbers = {}, dataset._numbers
+  local place = {positions = positions, numbers = numbers and numbers(dataset)}
+  for k = 1, most do columns[k] = join_column(items, k, place) end
   return unpack(columns, 1, most)
 end
 

@@ -3698,9 +3698,12 @@ function data.BatchSampler(sampler, batch_size, last_batch) end
 
 ---pg.data.DataLoader(dataset, {batch_size=, shuffle = false, last_batch = "keep", "discard" or "rollover", sampler=,
 ---batch_sampler=, batchify=, num_workers = 0}): `for x, y in loader:iter() do … end` iterates over the dataset once.
----batchify(items) gets a list of items, each a list of values, and returns the values of the batch. num_workers has no
----effect: the calling thread makes the batches. Raises if dataset has no len and get, if batch_size is not a whole
----number >= 1, or if it is combined with batch_sampler.
+---batchify(items) gets a list of items, each a list of values, and returns the values of the batch. Without it tensors
+---are stacked and tables are joined by key; numbers give a float32 tensor, or int64 if the dataset is a list in which
+---they are all whole (ArrayDataset, SimpleDataset and parts of them). A dataset whose get returns class labels as
+---pg.tensor(label, {dtype = "int64"}) gives int64 too. num_workers has no effect: the calling thread makes the batches.
+---Raises if dataset has no len and get, if batch_size is not a whole number >= 1, if it is combined with batch_sampler,
+---or where items of a batch have different kinds of values.
 ---@param dataset any
 ---@param options any
 ---@return any
@@ -3740,7 +3743,8 @@ function data.Sampler() end
 ---@return any
 function data.SequentialSampler(length, start) end
 
----pg.data.SimpleDataset(list): a list or tensor of items. An item that is a list has several values.
+---pg.data.SimpleDataset(list): a list or tensor of items. An item that is a list has several values. A loader makes
+---int64 tensors of numbers that are whole in all items, else float32.
 ---@param list any
 ---@return any
 function data.SimpleDataset(list) end

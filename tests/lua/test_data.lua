@@ -253,3 +253,63 @@ t.test("a loader has no length as a list, and ipairs refuses it", function()
   local Own = pg.data.DataLoader:extend("Own")
   t.equal(Own(pg.data.ArrayDataset(pg.range(1, 5)), {batch_size = 2}):len(), 3)
 end)
+
+t.test("parts of a dataset, datasets from a scope and masks of cells survive pg.scope", function()
+  local ds = numbers(4)
+  for _, part in ipairs{ds:filter(function() return true end), ds:take(4), ds:shard(1, 1), ds:sample(data.SequentialSampler(4))} do
+    local loader = data.DataLoader(part, {batch_size = 4})
+    for _ = 1, 2 do
+      pg.scope(function()
+        for x in loader:iter() do t.equal(x:totable(), {1, 2, 3, 4}) end
+      end)
+    end
+  end
+  local made = pg.scope(function() return {loader = data.DataLoader(numbers(2), {batch_size = 2})} end)
+  t.equal(made.loader:iter()():totable(), {1, 2})
+end)
+
+local function batch_of(list, n) return data.DataLoader(data.SimpleDataset(list), {batch_size = n or #list}):iter()() end
+
+t.test("items that differ in their values are errors that name the item and the value", function()
+  t.error_contains(function() batch_of{{{1, 2}, 3}, {{4}, 6}} end,
+                   "DataLoader: item 2 of the dataset has no value 1.2 (expected one from get, as for the other items of the batch)")
+  t.error_contains(function() batch_of{{a = 1}, {a = 3, b = 9}} end, "item 1 of the dataset has no value 1.b")
+  t.error_contains(function() batch_of{1, "x"} end,
+                   "DataLoader: item 2 of the dataset has \"x\" at value 1 (expected a number, as in item 1)")
+  t.error_contains(function() batch_of{1, pg.ones(2)} end, "item 2 of the dataset has float32 2 cpu at value 1 (expected a number")
+  t.error_contains(function() batch_of{{a = {1}}, {a = {true}}} end, "item 2 of the dataset has true at value 1.a.1")
+  t.error_contains(function() batch_of{"x", 1} end, "item 2 of the dataset has number 1 at value 1 (expected a string, as in item 1)")
+end)
+
+-- Returns the dtypes of the batches of one item.
+local function dtypes(ds)
+  local list = {}
+  for x in data.DataLoader(ds, {batch_size = 1}):iter() do list[#list + 1] = (type(x) == "table" and x.a or x).dtype end
+  return list
+end
+
+t.test("numbers of a dataset have one dtype in all batches", function()
+  local whole, real = data.SimpleDataset{1, 2, 3}, data.SimpleDataset{0.5, 1, 2}
+  t.equal({dtypes(whole), dtypes(real)}, {{"int64", "int64", "int64"}, {"float32", "float32", "float32"}})
+  t.equal({dtypes(whole:take(2)), dtypes(real:take(2))}, {{"int64", "int64"}, {"float32", "float32"}})
+  t.equal(dtypes(data.SimpleDataset{{a = 1}, {a = 1.5}}), {"float32", "float32"})
+  t.equal(dtypes(data.ArrayDataset{{a = 1}, {a = 2}}), {"int64", "int64"})
+  for _, lazy in ipairs{true, false} do
+    t.equal(dtypes(whole:transform(function(x) return x / 2 end, {lazy = lazy})), {"float32", "float32", "float32"})
+  end
+  local Own = data.SimpleDataset:extend("Own")
+  function Own:get(i) return i / 2 end
+  t.equal(dtypes(Own{1, 2}), {"float32", "float32"})
+  local label = data.DataLoader(whole:transform(function(x) return x end), {batch_size = 3}):iter()()
+  t.equal(pg.loss.SoftmaxCrossEntropyLoss()(pg.zeros(3, 3), label).shape, {3})
+end)
+
+t.test("a transform that is computed at once keeps values behind nil", function()
+  local ds = data.SimpleDataset{1, 2}
+  for _, lazy in ipairs{true, false} do
+    local function f(x) return x, nil, x * 2, nil end
+    local result = ds:transform(f, {lazy = lazy})
+    t.equal({n = select("#", result:get(2)), select(3, result:get(-1))}, {n = 4, 4, nil})
+    t.equal(select("#", data.DataLoader(result, {batch_size = 2}):iter()()), 4)
+  end
+end)
