@@ -50,7 +50,7 @@ constexpr CommandRow kCommands[] = {
      "A file calls  local t = require \"perigee.test\"  and  t.test(\"name\", function() ... end).\n"
      "In a test: t.check(v) t.equal(a, b) t.close(a, b, {rtol =, atol =}) t.error_contains(f, text, ...)\n"
      "t.error_matches(f, pattern, ...) t.warns(pattern, f, ...) t.skip(reason) t.tmp(name) t.shell(command).\n"
-     "The exit code is 0 if all tests passed, or 1."},
+     "The exit code is 0 if all tests passed, or 1. It is 1, too, if no test ran."},
     {"bench", kBench, "FILE", 1, 1, "measures functions",
      "FILE is a Lua script that calls  local bench = ...; bench(\"name\", function() ... end)  or returns\n"
      "a function, or a table of functions by name.\n"

@@ -23,6 +23,36 @@ local function find_files(words)
   return files
 end
 
+-- The environment variable that names the file of a process that run_files starts.
+local part = "PERIGEE_TEST_PART"
+
+-- Returns 0 if all tests have passed, 1 if not, and nil and an error if there was none.
+local function outcome(r, pattern)
+  if r.failed > 0 then return 1 end
+  if r.passed + r.skipped > 0 then return 0 end
+  return nil, pattern and ("test: no test matches the pattern '%s'"):format(pattern) or "test: no file calls t.test"
+end
+
+local function print_counts(t)
+  t.cleanup()
+  local reasons = {}
+  for reason, n in pairs(t.reasons) do reasons[#reasons + 1] = ("skipped: %d x %s\n"):format(n, reason) end
+  table.sort(reasons)
+  io.write(table.concat(reasons), counts_text(t), "\n")
+end
+
+-- A file that ends its process, with whatever code, has failed: its later tests do not run.
+local function refuse_exit(t)
+  local exit = os.exit
+  function os.exit(code)
+    local at, given = debug.getinfo(2, "Sl"), code == nil and "" or tostring(code)
+    t.failed = t.failed + 1
+    io.write(("FAILED %s: os.exit(%s) at %s:%d ended the file\n"):format(t.file, given, (at.source:gsub("^@", "")), at.currentline))
+    print_counts(t)
+    exit(1)
+  end
+end
+
 -- Runs the file here and prints its counts.
 local function run_file(path, options)
   local chunk, why = paths.load(path)
@@ -30,18 +60,16 @@ local function run_file(path, options)
   local t = core.require("tools.harness")
   t.file, t.filter, t.hidden = path, options.pattern, {"^\tstdlib/", "^\t%[C%]: in function 'error'"}
   core.require("testing").on_warning(t.on_warning)
+  refuse_exit(t)
   _G.arg = {[0] = path, [-1] = options.program}
   local ok = t.protect("(file)", function()
     if not chunk then error(why, 0) end
     return chunk(path)
   end)
   if ok then t.passed = t.passed - 1 end  -- the file itself is not a test
-  t.cleanup()
-  local reasons = {}
-  for reason, n in pairs(t.reasons) do reasons[#reasons + 1] = ("skipped: %d x %s\n"):format(n, reason) end
-  table.sort(reasons)
-  io.write(table.concat(reasons), counts_text(t), "\n")
-  return t.failed > 0 and 1 or 0
+  print_counts(t)
+  if os.getenv(part) == path then return t.failed > 0 and 1 or 0 end
+  return outcome(t, options.pattern)
 end
 
 -- Starts a process for the file. Its output ends in its exit code.
@@ -49,7 +77,8 @@ local function start(path, command)
   local words = {}
   for i, word in ipairs(command) do words[i] = paths.quote(word) end
   io.stdout:flush()
-  return assert(io.popen(table.concat(words, " ") .. " -- " .. paths.quote(path) .. " 2>&1; code=$?; echo; echo $code"))
+  local quoted = paths.quote(path)
+  return assert(io.popen(("%s=%s %s -- %s 2>&1; code=$?; echo; echo $code"):format(part, quoted, table.concat(words, " "), quoted)))
 end
 
 -- Prints the output of a process and a line about its file, and adds its counts to the sum.
@@ -75,7 +104,7 @@ local function run_files(files, options, command)
     finish(path, running[i], sum)
   end
   io.write(#files, " files: ", counts_text(sum), "\n")
-  return sum.failed > 0 and 1 or 0
+  return outcome(sum, options.pattern)
 end
 
 return function(words, options, command)

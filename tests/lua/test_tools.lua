@@ -95,6 +95,25 @@ t.test("a warning of the library fails a test of a user", function()
   t.equal(code, 1)
 end)
 
+t.test("a file that calls os.exit fails, and so does a pattern without tests", function()
+  local path = t.write(folder("exits") .. "/test_exits.lua", [[
+    local t = require "perigee.test"
+    t.test("passes", function() end)
+    t.test("exits", function() os.exit(0) end)
+    t.test("is not reached", function() error("boom") end)
+  ]])
+  for _, files in ipairs{"'%s'", "'%s' '%s'"} do
+    local out, err, code = t.run("test " .. files:format(path, path))
+    t.equal({err, code}, {"", 1})
+    contains(out, "FAILED " .. path .. ": os.exit(0) at " .. path .. ":3 ended the file\n", "1 passed, 1 failed, 0 skipped\n")
+    out, err, code = t.run("test --pattern nothing " .. files:format(path, path))
+    t.equal({out:match("([^\n]*)\n$"):match("%d passed.*"), err, code},
+      {"0 passed, 0 failed, 0 skipped", "perigee: test: no test matches the pattern 'nothing'\n", 1})
+  end
+  path = t.write(folder("exits") .. "/test_none.lua", "")
+  t.equal({t.run("test '" .. path .. "'")}, {"0 passed, 0 failed, 0 skipped\n", "perigee: test: no file calls t.test\n", 1})
+end)
+
 t.test("test without files", function()
   fails("test no/such", "cannot open 'no/such': No such file or directory")
   local place = folder("nothing")
