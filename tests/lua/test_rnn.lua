@@ -118,6 +118,23 @@ test("pg.lstm, pg.gru and pg.rnn in all forms of their arguments", function()
   t.equal(last.shape, {1, 2, 4})
   t.bad_argument(function() pg.lstm(x, start, {w[1], w[2], w[3]}) end, "lstm", "weights")
   t.bad_argument(function() pg.lstm(x, start) end, "lstm", "weights")
+  local weights, none = {pg.ones(3, 2), pg.ones(3, 1), pg.zeros(3), pg.zeros(3)}, pg.zeros(1, 2, 1)
+  local function refuses(name, expected, h0, index, weight)
+    local list = {unpack(weights)}
+    if index then list[index] = weight end
+    for _, made in ipairs{pg.gru, pg.jit(pg.gru)} do
+      t.error_contains(function() made(pg.ones(3, 2, 2), h0, list) end, ("gru: bad argument '%s' (expected shape (%s), got"):format(name, expected))
+    end
+  end
+  refuses("h0", "1, 2, 1", pg.zeros(2, 2, 1))
+  refuses("h0", "1, 2, 1", pg.zeros(1, 3, 1))
+  refuses("h0", "1, 2, 1", pg.zeros(1, 2, 4))
+  refuses("h0", "1, 2, 1", pg.zeros(2, 1))
+  refuses("weights[1]", "3, 2", nil, 1, pg.ones(4, 2))
+  refuses("weights[1]", "6, 2", none, 2, pg.ones(3, 2))
+  refuses("weights[2]", "3, 1", none, 2, pg.ones(4, 1))
+  refuses("weights[3]", "3", none, 3, pg.ones(2))
+  refuses("weights[4]", "3", none, 4, pg.ones(2))
   t.bad_argument(function() pg.gru(x[1], nil, {gru.l0_i2h_weight, gru.l0_h2h_weight}) end, "gru", "x")
   t.error_contains(function() pg.rnn(x, nil, {pg.ones(4, 3), pg.zeros(4, 4)}, {nonlinearty = "relu"}) end, "nonlinearity")
 end)

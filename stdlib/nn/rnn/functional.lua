@@ -61,6 +61,27 @@ local function check_options(op, o, weights)
   return {count = count, directions = o.directions, dropout = args.number(op, "dropout", o.dropout, 0, 1), train = o.train}
 end
 
+local function require_shape(op, name, x, ...)
+  local shape, expected = x.shape, {...}
+  local fits = #shape == #expected
+  for i, size in ipairs(expected) do fits = fits and shape[i] == size end
+  if not fits then core.arg_error(op, name, "shape (" .. table.concat(expected, ", ") .. ")", x) end
+end
+
+-- Raises unless the shapes of the weights and states go with each other and with x.
+local function check_shapes(op, form, o, x, states, weights)
+  if weights[2]:dim() ~= 2 then core.arg_error(op, "weights[2]", "2 dims (gates * hidden, hidden)", weights[2]) end
+  local hidden, count = weights[2]:size(2), form.count * form.directions
+  local rows = layers.gate_counts[form.kind] * hidden
+  for at = 1, count do
+    local first = (at - 1) * o.each
+    require_shape(op, ("weights[%d]"):format(first + 1), weights[first + 1], rows, at <= form.directions and x:size(3) or form.directions * hidden)
+    require_shape(op, ("weights[%d]"):format(first + 2), weights[first + 2], rows, hidden)
+    for i = first + 3, first + o.each do require_shape(op, ("weights[%d]"):format(i), weights[i], rows) end
+  end
+  for i, s in ipairs(states or {}) do require_shape(op, i == 1 and "h0" or "c0", s, count, x:size(o.batch_first and 1 or 2), hidden) end
+end
+
 local fields = {"i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"}
 
 -- Returns the function that runs the layers. each: the number of weights per layer and direction.
@@ -89,6 +110,7 @@ local function run(op, kind, x, states, weights, o)
   local form = check_options(op, o, weights)
   form.kind = kind
   if args.tensor(op, "x", x):dim() ~= 3 then core.arg_error(op, "x", "3 dims (time, batch, size), or (batch, time, size) with batch_first", x) end
+  core.untraced(check_shapes, op, form, o, x, states, weights)  -- a trace must fit other sizes of x
   local lengths = sequence.check_lengths(op, "sequence_length", o.sequence_length)
   local key = ("%s %s %d %d %d %.17g %s %s"):format(op, kind, o.each, form.count, form.directions, form.dropout, tostring(form.train), tostring(o.batch_first))
   return standalone.run(key, compute(form, o.each, o.batch_first), x, weights, states, lengths)

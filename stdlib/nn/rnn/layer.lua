@@ -84,7 +84,8 @@ function layers.stack(spec, x, weights, states, lengths)
   return x, finals
 end
 
-local gate_counts = {lstm = 4, gru = 3, tanh = 1, relu = 1}
+--- layers.gate_counts: the number of gates by kind.
+layers.gate_counts = {lstm = 4, gru = 3, tanh = 1, relu = 1}
 
 local function prefix(layer, at)
   local directions = layer._spec.directions
@@ -94,7 +95,7 @@ end
 -- The parameters of one layer in one direction.
 local function parameters(layer, at, o)
   local spec, name = layer._spec, prefix(layer, at)
-  local rows = gate_counts[spec.kind] * o.hidden_size
+  local rows = layers.gate_counts[spec.kind] * o.hidden_size
   local inputs = at <= spec.directions and o.input_size or layer._size * spec.directions
   local function make(field, ...)
     layer[name .. field] = param.param{shape = {...}, dtype = o.dtype, init = o[field .. "_initializer"]}
