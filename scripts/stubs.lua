@@ -49,7 +49,7 @@ local function read_parts(row)
   for _, part in ipairs(documents.op_parts(row)) do
     positional[#positional + 1] = part
     seen[part.name] = true
-    if part.optional then named[#named + 1] = part end
+    if not part.placed then named[#named + 1] = part end
   end
   for _, attr in ipairs(row.attrs) do
     if attr.kind == "random" then named[#named + 1] = {name = "generator", attr = attr, optional = true}
@@ -64,17 +64,17 @@ end
 
 local function emit_overload(row, first, positional, named, own)
   if #named == 0 then return end
-  local required, options, seen = {own}, {}, {}
+  local placed, options, seen = {own}, {}, {}
   for i = first, #positional do
     local part = positional[i]
-    if not part.optional then required[#required + 1] = part.name .. ": " .. part_type(row, part) end
+    if part.placed then placed[#placed + 1] = part.name .. (part.optional and "?: " or ": ") .. part_type(row, part) end
   end
   for _, part in ipairs(named) do
     if not seen[part.name] then options[#options + 1] = part.name .. "?: " .. part_type(row, part) end
     seen[part.name] = true
   end
-  required[#required + 1] = "options: {" .. table.concat(options, ", ") .. "}"
-  emit("---@overload fun(%s): %s", table.concat(required, ", "), returns(row))
+  placed[#placed + 1] = "options: {" .. table.concat(options, ", ") .. "}"
+  emit("---@overload fun(%s): %s", table.concat(placed, ", "), returns(row))
 end
 
 local function alias_call(row)

@@ -10,22 +10,22 @@ local width, row_width, example_lines = 88, 110, 12
 
 local function signature(row)
   local parts = documents.op_parts(row)
-  local required, optional = {}, {}
+  local placed, optional = {}, {}
   for _, part in ipairs(parts) do
     if part.attr and part.attr.kind == "random" then optional[#optional + 1] = "generator ="
-    elseif part.optional then optional[#optional + 1] = part.attr and part.name .. " =" or part.name
-    else required[#required + 1] = part.name end
+    elseif part.placed then placed[#placed + 1] = part.name
+    else optional[#optional + 1] = part.attr and part.name .. " =" or part.name end
   end
   for _, attr in ipairs(row.attrs) do if attr.option then optional[#optional + 1] = attr.name .. " =" end end
   local function call(first)
     local list = {}
-    for i = first, #required do list[#list + 1] = required[i] end
+    for i = first, #placed do list[#list + 1] = placed[i] end
     if #optional > 0 then list[#list + 1] = "{" .. table.concat(optional, ", ") .. "}" end
     return table.concat(list, ", ")
   end
   local text = "pg." .. namespace.dotted(row.name) .. "(" .. call(1) .. ")"
   if documents.has_method(row) then
-    text = text .. "  or  " .. required[1] .. ":" .. row.name .. "(" .. call(2) .. ")"
+    text = text .. "  or  " .. placed[1] .. ":" .. row.name .. "(" .. call(2) .. ")"
   end
   return text .. " -> " .. (row.list_output and "a list" or table.concat(row.outputs, ", "))
 end

@@ -1647,7 +1647,7 @@ function Tensor:long(device) end
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param ceil_mode? boolean also use windows that reach past the end
 ---@return perigee.Tensor out
----@overload fun(self: perigee.Tensor, kernel_size: integer|integer[], options: {norm_type?: number, stride?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
+---@overload fun(self: perigee.Tensor, norm_type?: number, kernel_size: integer|integer[], options: {stride?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
 function Tensor:lp_pool(norm_type, kernel_size, stride, ceil_mode) end
 
 ---True where x is less than y, with broadcasting.
@@ -5625,7 +5625,7 @@ function pg.acosh(x) end
 ---@param beta2? number share of the mean square that is kept
 ---@param epsilon? number added to the root
 ---@return perigee.Tensor[]
----@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], means: perigee.Tensor[], vars: perigee.Tensor[], lr: number[], options: {rates?: perigee.Tensor, wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], beta1?: number, beta2?: number, epsilon?: number}): perigee.Tensor[]
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], means: perigee.Tensor[], vars: perigee.Tensor[], rates?: perigee.Tensor, lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], beta1?: number, beta2?: number, epsilon?: number}): perigee.Tensor[]
 function pg.adam_update(weights, grads, means, vars, rates, lr, wd, rescale_grad, clip_gradient, t, beta1, beta2, epsilon) end
 
 ---AdamW (Loshchilov, Hutter 2019) as PyTorch's: w (1 - lr wd) - lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon) with Adam's m and v of the rescaled, clipped gradient. Answers the new weights, means, vars.
@@ -5643,7 +5643,7 @@ function pg.adam_update(weights, grads, means, vars, rates, lr, wd, rescale_grad
 ---@param beta2? number share of the mean square that is kept
 ---@param epsilon? number added to the root
 ---@return perigee.Tensor[]
----@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], means: perigee.Tensor[], vars: perigee.Tensor[], lr: number[], options: {rates?: perigee.Tensor, wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], beta1?: number, beta2?: number, epsilon?: number}): perigee.Tensor[]
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], means: perigee.Tensor[], vars: perigee.Tensor[], rates?: perigee.Tensor, lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], beta1?: number, beta2?: number, epsilon?: number}): perigee.Tensor[]
 function pg.adamw_update(weights, grads, means, vars, rates, lr, wd, rescale_grad, clip_gradient, t, beta1, beta2, epsilon) end
 
 ---Means over as many windows per spatial dim as given by `size`, whatever the size of x. The length of `size` is the number of spatial dims; one number is used for all of them when x has 4 dims or more.
@@ -7276,7 +7276,7 @@ function pg.long(x, device) end
 ---@param stride? integer|integer[] step of the window; the kernel size by default
 ---@param ceil_mode? boolean also use windows that reach past the end
 ---@return perigee.Tensor out
----@overload fun(x: perigee.Tensor, kernel_size: integer|integer[], options: {norm_type?: number, stride?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
+---@overload fun(x: perigee.Tensor, norm_type?: number, kernel_size: integer|integer[], options: {stride?: integer|integer[], ceil_mode?: boolean}): perigee.Tensor
 function pg.lp_pool(x, norm_type, kernel_size, stride, ceil_mode) end
 
 ---True where x is less than y, with broadcasting.
@@ -7570,7 +7570,7 @@ function pg.mv(x, y) end
 ---@param t? integer|integer[] number of updates, this one included; one for all or one for each weight
 ---@param momentum? number share of the last step that is kept
 ---@return perigee.Tensor[]
----@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], moms: perigee.Tensor[], lr: number[], options: {rates?: perigee.Tensor, wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], momentum?: number}): perigee.Tensor[]
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], moms: perigee.Tensor[], rates?: perigee.Tensor, lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], momentum?: number}): perigee.Tensor[]
 function pg.nag_update(weights, grads, moms, rates, lr, wd, rescale_grad, clip_gradient, t, momentum) end
 
 ---x with other numbers for NaN and the infinities. Integers and bools come back as they are. The gradient of a replaced element is 0.
@@ -8104,7 +8104,7 @@ function pg.sequence_reverse(x, lengths, dim) end
 ---@param t? integer|integer[] number of updates, this one included; one for all or one for each weight
 ---@param momentum? number share of the last step that is kept
 ---@return perigee.Tensor[]
----@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], moms: perigee.Tensor[], lr: number[], options: {rates?: perigee.Tensor, wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], momentum?: number}): perigee.Tensor[]
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], moms: perigee.Tensor[], rates?: perigee.Tensor, lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[], momentum?: number}): perigee.Tensor[]
 function pg.sgd_momentum_update(weights, grads, moms, rates, lr, wd, rescale_grad, clip_gradient, t, momentum) end
 
 ---w - lr (g + wd w), with g the rescaled, clipped gradient, for all weights at once; returns the new weights.
@@ -8117,7 +8117,7 @@ function pg.sgd_momentum_update(weights, grads, moms, rates, lr, wd, rescale_gra
 ---@param clip_gradient? number bound on the size of each element of a rescaled gradient
 ---@param t? integer|integer[] number of updates, this one included; one for all or one for each weight
 ---@return perigee.Tensor[]
----@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], lr: number[], options: {rates?: perigee.Tensor, wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[]}): perigee.Tensor[]
+---@overload fun(weights: perigee.Tensor[], grads: perigee.Tensor[], rates?: perigee.Tensor, lr: number[], options: {wd?: number[], rescale_grad?: number, clip_gradient?: number, t?: integer|integer[]}): perigee.Tensor[]
 function pg.sgd_update(weights, grads, rates, lr, wd, rescale_grad, clip_gradient, t) end
 
 ---1 / (1 + exp(-x)).

@@ -180,7 +180,8 @@ function documents.attribute(attr)
   return kind .. ", default " .. attr.default
 end
 
---- documents.op_parts(row) -> the arguments by position: {name =, input =, attr =, optional =}.
+--- documents.op_parts(row) -> the arguments by position: {name =, input =, attr =, optional =, placed =}. placed: calls
+--- show it at its position, since it is required or a required one follows.
 function documents.op_parts(row)
   local parts, inputs, attrs = {}, {}, {}
   for _, input in ipairs(row.inputs) do inputs[input.name] = input end
@@ -189,6 +190,11 @@ function documents.op_parts(row)
     local input, attr = inputs[name], attrs[name]
     parts[i] = {name = name, input = input, attr = attr,
                 optional = input and input.arity == "optional" or attr and not attr.required or false}
+  end
+  local placed = false
+  for i = #parts, 1, -1 do
+    placed = placed or not parts[i].optional
+    parts[i].placed = placed
   end
   return parts
 end

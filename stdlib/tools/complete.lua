@@ -23,15 +23,15 @@ local function head(entry)
 end
 
 local function of_op(row, method)
-  local required, options = {}, {}
+  local placed, options = {}, {}
   for i, part in ipairs(documents.op_parts(row)) do
     if not (method and i == 1) then
-      if part.optional then options[#options + 1] = part.name .. " =" else required[#required + 1] = part.name end
+      if part.placed then placed[#placed + 1] = part.name else options[#options + 1] = part.name .. " =" end
     end
   end
   for _, attr in ipairs(row.attrs) do if attr.option then options[#options + 1] = attr.name .. " =" end end
-  if options[1] then required[#required + 1] = "{" .. table.concat(options, ", ") .. "}" end
-  return row.name .. "(" .. table.concat(required, ", ") .. ")"
+  if options[1] then placed[#placed + 1] = "{" .. table.concat(options, ", ") .. "}" end
+  return row.name .. "(" .. table.concat(placed, ", ") .. ")"
 end
 
 local function of_script(f)

@@ -44,7 +44,7 @@ end
 -- A file that ends its process, with whatever code, has failed: its later tests do not run.
 local function refuse_exit(t)
   local exit = os.exit
-  function os.exit(code)
+  function os.exit(code)  -- luacheck: ignore
     local at, given = debug.getinfo(2, "Sl"), code == nil and "" or tostring(code)
     t.failed = t.failed + 1
     io.write(("FAILED %s: os.exit(%s) at %s:%d ended the file\n"):format(t.file, given, (at.source:gsub("^@", "")), at.currentline))

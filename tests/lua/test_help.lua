@@ -43,6 +43,16 @@ t.test("every op of the registry has a help text with its example and the result
   end
 end)
 
+t.test("the calls in a help text have the order of the positions", function()
+  t.skip_in("gcstress", "texts of all ops")
+  for _, name in ipairs(pg.ops()) do
+    local row = core.op_row(name)
+    local shown, order = text(name):match("%b()"):sub(2, -2):gsub("[,%s]*%b{}", ""):gsub("%s+", " "), table.concat(row.signature, ", ")
+    t.check((order .. ","):sub(1, #shown) == shown, name .. ": " .. shown .. " is no start of " .. order)
+  end
+  has("lp_pool", "pg.lp_pool(x, norm_type, kernel_size, {stride =, ceil_mode =})", "x:lp_pool(norm_type, kernel_size, {")
+end)
+
 t.test("the help of an op", function()
   t.equal(text("softmax"), [=[
 pg.softmax(x, {dim =, dtype =}) or x:softmax({dim =, dtype =}) -> out
