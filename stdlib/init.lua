@@ -57,7 +57,7 @@ own("runtime.job", "job yield progress")
 own("nn.rnn.functional", "rnn lstm gru")
 
 --- pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,
---- atomically.
+--- atomically. Whole numbers as keys become names: the list {a, b} loads as {["1"] = a, ["2"] = b}.
 function pg.save(path, tensors)
   if type(path) ~= "string" then
     core.fail("save", "bad argument 'path' (expected a string, got %s; the order is pg.save(path, tensors))", core.describe(path))
@@ -65,8 +65,9 @@ function pg.save(path, tensors)
   if type(tensors) == "table" then
     local named = {}
     for key, x in pairs(tensors) do
-      if type(key) ~= "string" and type(key) ~= "number" then core.arg_error("save", "tensors", "names as keys", key) end
-      local name = tostring(key)
+      local whole = type(key) == "number" and key % 1 == 0
+      if type(key) ~= "string" and not whole then core.arg_error("save", "tensors", "names or whole numbers as keys", key) end
+      local name = whole and ("%.0f"):format(key) or key
       if not core.is_tensor(x) then core.arg_error("save", "tensors['" .. name .. "']", "a tensor", x) end
       if named[name] then core.arg_error("save", "tensors", "each name once", name) end
       named[name] = x

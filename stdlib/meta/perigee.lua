@@ -8895,7 +8895,7 @@ function pg.record(f, options) end
 function pg.rnn(x, h0, weights, options) end
 
 ---pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,
----atomically.
+---atomically. Whole numbers as keys become names: the list {a, b} loads as {["1"] = a, ["2"] = b}.
 ---@param path any
 ---@param tensors any
 ---@return any

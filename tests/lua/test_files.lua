@@ -19,6 +19,8 @@ t.test("named tensors keep shape, dtype and values in a file", function()
   end
   t.equal(count, 9)
   pg.save(path "again.safetensors", loaded)
+  pg.save(path "list.safetensors", {pg.ones(1), pg.zeros(1), [1e15] = pg.ones(1)})
+  t.equal(pg.load(path "list.safetensors"), {["1"] = {1}, ["2"] = {0}, ["1000000000000000"] = {1}})
   t.equal(t.read(path "again.safetensors") == t.read(path "t.safetensors"), true)
 end)
 
@@ -42,7 +44,8 @@ t.test("unsupported calls are errors that give the reason", function()
   end
   t.error_contains(save(p), "save: bad argument 'tensors' (expected a table of tensors, got nil)")
   t.error_contains(save(p, {1}), "save: bad argument 'tensors['1']' (expected a tensor, got number 1)")
-  t.error_contains(save(p, {[x] = x}), "expected names as keys")
+  t.error_contains(save(p, {[x] = x}), "expected names or whole numbers as keys")
+  t.error_contains(save(p, {[1.5] = x}), "expected names or whole numbers as keys, got number 1.5")
   t.error_contains(save(p, {["1"] = x, x}), "each name once")
   t.error_contains(save(p, {["\255"] = x}), "not UTF-8")
   t.error_contains(save(p, {["__metadata__"] = x}), "reserved")
