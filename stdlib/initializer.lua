@@ -116,23 +116,6 @@ local function check_dims(op, shape, least, path)
   end
 end
 
--- Makes the rows of a orthonormal in place, by modified Gram-Schmidt. There must be at most as many rows as columns.
-local function orthonormalize(a, rows, columns)
-  for i = 1, rows do
-    local row = a[i]
-    for j = 1, i - 1 do
-      local other, dot = a[j], 0
-      for k = 1, columns do dot = dot + row[k] * other[k] end
-      for k = 1, columns do row[k] = row[k] - dot * other[k] end
-    end
-    local square = 0
-    for k = 1, columns do square = square + row[k] * row[k] end
-    local inverse = square > 0 and 1 / math.sqrt(square) or 0
-    for k = 1, columns do row[k] = row[k] * inverse end
-  end
-  return a
-end
-
 --- pg.init.Orthogonal(scale = 1.414, rand_type = "uniform" or "normal") makes rows or columns orthogonal with length
 --- scale.
 --- Example: local w = pg.nn.Dense(2, {in_units = 2}):initialize(pg.init.Orthogonal(1)).weight
@@ -148,11 +131,12 @@ function Orthogonal:make(shape, options, path)
   check_dims("Orthogonal", shape, 2, path)
   local out, rest = shape[1], product(shape, 2)
   if out == 0 or rest == 0 then return full(shape, options, 0) end
-  local rows, columns = math.min(out, rest), math.max(out, rest)
+  local wide = {math.min(out, rest), math.max(out, rest)}
   local source = {dtype = "float64"}
-  local x = self.rand_type == "uniform" and uniform({rows, columns}, source, 1) or normal({rows, columns}, source, 1)
-  local q = ops.tensor(orthonormalize(x:totable(), rows, columns), {dtype = "float64"})
-  if out > rest then q = q:t() end
+  local x = self.rand_type == "uniform" and uniform(wide, source, 1) or normal(wide, source, 1)
+  local q, r = ops.linalg_qr(x:t())
+  q = q * ops.sign(ops.diagonal(r))  -- the signs that Gram-Schmidt gives; with those of the factorization q would be biased
+  if out <= rest then q = q:t() end
   return (q * self.scale):reshape(shape):to{dtype = options.dtype, device = options.device}
 end
 

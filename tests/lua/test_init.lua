@@ -37,6 +37,12 @@ end)
 t.test("Orthogonal rows or columns", function()
   local a = make(init.Orthogonal(2), {3, 5})
   t.close(a:matmul(a:t()), pg.eye(3) * 4, {atol = 1e-5})
+  pg.manual_seed(5)
+  local tall = init.Orthogonal(1, "normal"):make({5, 3}, {dtype = "float64"}, "")
+  pg.manual_seed(5)
+  local along = tall:t():matmul(pg.randn({3, 5}, {dtype = "float64"}):t())  -- upper triangular with a positive diagonal
+  t.close(along, along:triu(), {atol = 1e-12})
+  t.check(along:diagonal():gt(0):all():item())
   local b = make(init.Orthogonal(1, "normal"), {6, 2, 2})
   b = b:reshape{6, 4}
   t.close(b:t():matmul(b), pg.eye(4), {atol = 1e-5})
