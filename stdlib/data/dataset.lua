@@ -2,6 +2,7 @@
 local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
+local numbers = core.require("data.numbers")
 local ops = core.ops
 local datasets = {}
 
@@ -30,23 +31,6 @@ local function check_position(ds, i)
     core.arg_error("get", "i", "a whole number in 1.." .. n, i)
   end
   return i < 0 and n + 1 + i or i
-end
-
--- What a loader knows of the numbers of all items: nil if nothing, else a tree like a list of the values of an item, in
--- which {fraction = true} stands where a number is not whole. node.keys[key] is the tree of the values at the key.
-function Dataset:_numbers() return nil end
-
-local function is_whole(v) return v == math.floor(v) and math.abs(v) < 2 ^ 53 end
-
--- Adds a value to a tree of numbers.
-local function note_numbers(node, value)
-  if type(value) == "number" then node.fraction = node.fraction or not is_whole(value) end
-  if not args.plain(value) then return end
-  node.keys = node.keys or {}
-  for key, v in pairs(value) do
-    node.keys[key] = node.keys[key] or {}
-    note_numbers(node.keys[key], v)
-  end
 end
 
 --- pg.data.SimpleDataset(list): a list or tensor of items. An item that is a list has several values. A loader makes
@@ -83,7 +67,7 @@ function SimpleDataset:_numbers()
     local node = {}
     for i = 1, self._n do
       local item = self._list[i]
-      note_numbers(node, args.plain(item) and item[1] ~= nil and item or {item})
+      numbers.note(node, args.plain(item) and item[1] ~= nil and item or {item})
     end
     self._noted = node
   end
@@ -96,14 +80,13 @@ local function column(position, value)
     return value, value:size(1)
   end
   if not args.plain(value) then core.arg_error("ArrayDataset", "array " .. position, "a tensor or a list", value) end
-  local whole, numbers = true, #value > 0
+  local node = {}
   for i = 1, #value do
-    local v = value[i]
-    if type(v) ~= "number" then numbers = false break end
-    whole = whole and is_whole(v)
+    if type(value[i]) ~= "number" then return value, #value end
+    numbers.note(node, value[i])
   end
-  if numbers then value = ops.tensor(value, {dtype = whole and "int64" or "float32"}) end
-  return value, numbers and value:size(1) or #value
+  if #value > 0 then value = ops.tensor(value, {dtype = numbers.dtype(node)}) end
+  return value, core.is_tensor(value) and value:size(1) or 0
 end
 
 --- pg.data.ArrayDataset(a, b, …): item i holds a[i], b[i] and so on. The arrays are tensors (indexed along dim 1) or
@@ -135,10 +118,10 @@ end
 function ArrayDataset:_numbers()
   if self._tensors or self.get ~= ArrayDataset.get then return nil end
   if not self._noted then
-    local node = {keys = {}}
+    local node = {}
     for k, values in ipairs(self.arrays) do
-      node.keys[k] = {}
-      for i = 1, core.is_tensor(values) and 0 or #values do note_numbers(node.keys[k], values[i]) end
+      local at = numbers.at(node, k)
+      for i = 1, core.is_tensor(values) and 0 or #values do numbers.note(at, values[i]) end
     end
     self._noted = node
   end
@@ -181,10 +164,7 @@ function Subset:get(i)
   return self._source:get(self._positions[check_position(self, i)])
 end
 
-function Subset:_numbers()
-  local numbers = self._source._numbers
-  return numbers and numbers(self._source)
-end
+function Subset:_numbers() return numbers.of(self._source) end
 
 function Subset:_batch(index)
   self._index = self._index or core.keep(ops.tensor(self._positions, {dtype = "int64"}))

@@ -2,6 +2,7 @@
 local core = ...
 local args = core.require("support.args")
 local class = core.require("support.class")
+local numbers = core.require("data.numbers")
 local samplers = core.require("data.sampler")
 local ops = core.ops
 
@@ -11,7 +12,7 @@ core.require("support.no_list").define(DataLoader, "a loader has no length as a 
 DataLoader._no_items = "a loader is no list: write for x, y in loader:iter() do … end; loader:len() is the number of batches"
 
 -- A place holds what is known of the values that are joined: positions = those of the items, path = where the values
--- stand in an item, numbers = see Dataset._numbers.
+-- stand in an item, numbers = what is known of the numbers there.
 local stack
 
 local function kind_of(value)
@@ -37,7 +38,7 @@ end
 local function stack_at(items, key, place)
   local inside = {
     positions = place.positions, path = (place.path and place.path .. "." or "") .. tostring(key),
-    numbers = place.numbers and place.numbers.keys and place.numbers.keys[key],
+    numbers = numbers.at(place.numbers, key),
   }
   local column = {}
   for i, item in ipairs(items) do
@@ -65,7 +66,10 @@ end
 function stack(values, place)
   local kind = check_kinds(values, place)
   if kind == "a tensor" then return ops.stack(values, 1) end
-  if kind == "a number" then return ops.tensor(values, {dtype = place.numbers and not place.numbers.fraction and "int64" or "float32"}) end
+  if kind == "a number" then
+    for _, v in ipairs(values) do numbers.note(place.numbers, v) end
+    return ops.tensor(values, {dtype = numbers.dtype(place.numbers)})
+  end
   if kind == "a boolean" then return ops.tensor(values) end
   if kind == "a table" then return stack_tables(values, place) end
   return values
@@ -96,9 +100,9 @@ end
 --- pg.data.DataLoader(dataset, {batch_size=, shuffle = false, last_batch = "keep", "discard" or "rollover", sampler=,
 --- batch_sampler=, batchify=, num_workers = 0}): `for x, y in loader:iter() do … end` iterates over the dataset once.
 --- batchify(items) gets a list of items, each a list of values, and returns the values of the batch. Without it tensors
---- are stacked and tables are joined by key; numbers give a float32 tensor, or int64 if the dataset is a list in which
---- they are all whole (ArrayDataset, SimpleDataset and parts of them). A dataset whose get returns class labels as
---- pg.tensor(label, {dtype = "int64"}) gives int64 too. num_workers has no effect: the calling thread makes the batches.
+--- are stacked and tables are joined by key; numbers give an int64 tensor if all of them are whole, else float32. That
+--- is all in the dataset if it is a list (ArrayDataset, SimpleDataset and parts of them), else all so far. num_workers
+--- has no effect: the calling thread makes the batches.
 --- Raises if dataset has no len and get, if batch_size is not a whole number >= 1, if it is combined with batch_sampler,
 --- or where items of a batch have different kinds of values.
 --- Example: local loader = pg.data.DataLoader(pg.data.ArrayDataset(pg.range(1, 5)), {batch_size = 2})
@@ -160,8 +164,7 @@ local function join(dataset, batchify, positions)
     for _, item in ipairs(items) do item.n = nil end
     return batchify(items)
   end
-  local columns, numbers = {}, dataset._numbers
-  local place = {positions = positions, numbers = numbers and numbers(dataset)}
+  local columns, place = {}, {positions = positions, numbers = numbers.of(dataset)}
   for k = 1, most do columns[k] = join_column(items, k, place) end
   return unpack(columns, 1, most)
 end

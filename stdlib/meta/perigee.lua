@@ -3699,9 +3699,9 @@ function data.BatchSampler(sampler, batch_size, last_batch) end
 ---pg.data.DataLoader(dataset, {batch_size=, shuffle = false, last_batch = "keep", "discard" or "rollover", sampler=,
 ---batch_sampler=, batchify=, num_workers = 0}): `for x, y in loader:iter() do … end` iterates over the dataset once.
 ---batchify(items) gets a list of items, each a list of values, and returns the values of the batch. Without it tensors
----are stacked and tables are joined by key; numbers give a float32 tensor, or int64 if the dataset is a list in which
----they are all whole (ArrayDataset, SimpleDataset and parts of them). A dataset whose get returns class labels as
----pg.tensor(label, {dtype = "int64"}) gives int64 too. num_workers has no effect: the calling thread makes the batches.
+---are stacked and tables are joined by key; numbers give an int64 tensor if all of them are whole, else float32. That
+---is all in the dataset if it is a list (ArrayDataset, SimpleDataset and parts of them), else all so far. num_workers
+---has no effect: the calling thread makes the batches.
 ---Raises if dataset has no len and get, if batch_size is not a whole number >= 1, if it is combined with batch_sampler,
 ---or where items of a batch have different kinds of values.
 ---@param dataset any

@@ -160,9 +160,9 @@ end)
 
 t.test("a write beyond the limit of a file's size fails", function()
   local path = t.tmp("limited") .. ".npy"
-  local script = ([[pg.save('%s', pg.ones(4)) print(pcall(pg.save, '%s', pg.ones(1000000)))
+  local source = ([[pg.save('%s', pg.ones(4)) print(pcall(pg.save, '%s', pg.ones(1000000)))
     print(pg.load('%s'):sum():item())]]):format(path, path, path):gsub("\n%s*", " ")
-  local out, err, code = shell(('ulimit -f 100; PROGRAM -e "%s"'):format(script))
+  local out, err, code = shell(('ulimit -f 100; PROGRAM -e "%s"'):format(source))
   t.check(out:find("^false\t.*File too large.*\n4\n$"), out)
   t.equal({err, code}, {"", 0})
 end)
