@@ -99,3 +99,31 @@ t.test("squares end in lines, whose slope is exact", function()
     end
   end
 end)
+
+t.test("cross_entropy of samples at positions is that of the samples as rows", function()
+  local function value_and_gradient(x, y, options)
+    x = x:detach():contiguous():attach_grad()
+    local loss = pg.record(function() return x:cross_entropy(y, options) end)
+    loss:backward(pg.range(1, loss:numel()):reshape(loss.shape) / loss:numel())
+    return loss, x.grad
+  end
+  for _, size in ipairs{{1, 2, 1030}, {2, 21, 7, 5}, {3, 5, 19}} do
+    local x, classes = pg.randn(size) * 4, size[2]
+    local y = pg.randint(1, classes, x:select(2, 1).shape)
+    y[y:eq(2)] = -100
+    x[{1, {}, 1}] = x[{1, {}, 1}] * 1e4
+    local rows = x:reshape{size[1], classes, -1}:transpose(2, 3):reshape{-1, classes}
+    for _, weight in ipairs{false, pg.rand(classes) + 0.5} do
+      for _, smoothing in ipairs{0, 0.2} do
+        for _, reduction in ipairs{"none", "mean", "sum"} do
+          local options = {weight = weight or nil, label_smoothing = smoothing, reduction = reduction}
+          local loss, gradient = value_and_gradient(x, y, options)
+          local expected, expected_gradient = value_and_gradient(rows, y:reshape{-1}, options)
+          t.close(loss:reshape{-1}, expected:reshape{-1}, {rtol = 1e-5, atol = 1e-5})
+          expected_gradient = expected_gradient:reshape{size[1], -1, classes}:transpose(2, 3):reshape(size)
+          t.close(gradient, expected_gradient, {rtol = 1e-5, atol = 1e-6})
+        end
+      end
+    end
+  end
+end)

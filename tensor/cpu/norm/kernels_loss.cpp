@@ -7,6 +7,7 @@
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/norm/softmax_simd.h"
+#include "tensor/cpu/norm/tiles.h"
 #include "tensor/cpu/half.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
@@ -19,7 +20,6 @@ using cpu::WorkVector;
 
 using cpu::Lines;
 
-constexpr int64_t kGrain = 16 << 10;  // elements that make a thread worthwhile
 constexpr int64_t kIgnored = -1;
 
 int class_dim(int rank) { return rank > 1 ? 1 : 0; }
@@ -109,31 +109,29 @@ void nll_dx(const KernelArgs& a) {
       dx[k.place(i) + k.labels[size_t(i)] * k.lines.inner] = -scale[one ? 0 : i] * k.factor(i);
 }
 
-// Computes logsumexp of the samples [begin, end).
+// even[j] = sum(w (lse - x)) over the classes of sample j
 template <class T>
-void all_log_sum_exp(const T* x, T* lse, const Classes<T>& k, int64_t begin, int64_t end) {
-  const cpu::SoftmaxLoops<T> loops = cpu::softmax_loops<T>();
-  const int64_t n = k.lines.n;
-  if (k.lines.inner == 1) return loops.log_sum_exp(x + begin * n, lse + begin, end - begin, n);
-  WorkVector<T> line(size_t(n), T(0));
-  for (int64_t i = begin; i < end; ++i) {
-    for (int64_t c = 0; c < n; ++c) line[size_t(c)] = x[k.place(i) + c * k.lines.inner];
-    loops.log_sum_exp(line.data(), lse + i, 1, n);
+void sum_over_classes(const Classes<T>& k, const T* x, const T* lse, int64_t count, double* even) {
+  std::fill(even, even + count, 0.0);
+  Poller poll;
+  for (int64_t c = 0; c < k.lines.n; ++c, x += k.lines.inner, poll(count)) {
+    const T weight = k.weight ? k.weight[c] : T(1);
+    for (int64_t j = 0; j < count; ++j) even[j] += double(weight * (lse[j] - x[j]));
   }
 }
 
-// (1 - s) w[t] (lse - x[t]) + s / C sum(w (lse - x))
+// (1 - s) w[t] (lse - x[t]) + s / C sum(w (lse - x)) for `count` <= kSoftmaxTile samples from i on, which are adjacent
+// for each class.
 template <class T>
-T smoothed_loss(const T* x, T lse, const Classes<T>& k, int64_t sample, T smoothing) {
-  const int64_t label = k.labels[size_t(sample)], stride = k.lines.inner;
-  if (label == kIgnored) return 0;
-  T loss = (1 - smoothing) * k.factor(sample) * (lse - x[label * stride]);
-  if (smoothing == 0) return loss;
-  double even = 0;
-  Poller poll;
-  for (int64_t c = 0; c < k.lines.n; ++c, poll())
-    even += double((k.weight ? k.weight[c] : T(1)) * (lse - x[c * stride]));
-  return loss + T(even) * smoothing / T(k.lines.n);
+void smoothed_losses(const Classes<T>& k, const T* x, const T* lse, int64_t i, int64_t count, T smoothing, T* losses) {
+  double even[cpu::kSoftmaxTile];
+  if (smoothing != 0) sum_over_classes(k, x, lse, count, even);
+  for (int64_t j = 0; j < count; ++j) {
+    const int64_t label = k.labels[size_t(i + j)];
+    if (label == kIgnored) continue;
+    losses[j] = (1 - smoothing) * k.factor(i + j) * (lse[j] - x[label * k.lines.inner + j]);
+    if (smoothing != 0) losses[j] += T(even[j]) * smoothing / T(k.lines.n);
+  }
 }
 
 template <class T>
@@ -143,14 +141,25 @@ void cross_entropy(const KernelArgs& a) {
   T* lse = a.out[1].as<T>();
   const T smoothing = T(a.attr<double>("label_smoothing"));
   WorkVector<T> losses(size_t(k.samples()), T(0));
-  parallel_for(k.samples(), kGrain / std::max<int64_t>(k.lines.n, 1) + 1, [&](int64_t begin, int64_t end) {
-    all_log_sum_exp(x, lse, k, begin, end);
-    for (int64_t i = begin; i < end; ++i) losses[size_t(i)] = smoothed_loss(x + k.place(i), lse[i], k, i, smoothing);
-  });
+  const cpu::SoftmaxLoops<T> loops = cpu::softmax_loops<T>();
+  const int64_t n = k.lines.n, inner = k.lines.inner;
+  cpu::over_lines(
+      k.lines,
+      [&](int64_t first, int64_t count) {
+        loops.log_sum_exp(x + first * n, lse + first, count, n);
+        for (int64_t i = first; i < first + count; ++i)
+          smoothed_losses(k, x + i * n, lse + i, i, 1, smoothing, &losses[size_t(i)]);
+      },
+      [&](int64_t o, int64_t first, int64_t width) {
+        const int64_t i = o * inner + first;
+        const T* from = x + o * n * inner + first;
+        loops.columns_log_sum_exp(from, lse + i, n, inner, width);
+        smoothed_losses(k, from, lse + i, i, width, smoothing, &losses[size_t(i)]);
+      });
   reduce_losses(a, k, losses, a.out[0].as<T>(), a.out[2].as<T>());
 }
 
-// scale (a exp(x - lse) - b) for one sample.
+// a exp(x - lse) - b for one sample.
 template <class T>
 void scaled_exp(const T* x, T lse, T a, T b, T* dx, int64_t n) {
   static const cpu::SoftmaxLoops<T> loops = cpu::softmax_loops<T>();
@@ -161,42 +170,72 @@ void scaled_exp(const T* x, T lse, T a, T b, T* dx, int64_t n) {
 template <class T>
 struct EntropyGradient {
   const Classes<T>& k;
-  T smoothing, weight_sum;
+  T smoothing, even, weight_sum;
+  const T *lse, *scale;
+  bool one_scale;
+
+  T scale_of(int64_t i) const { return scale[one_scale ? 0 : i]; }
+  T hit(int64_t i) const { return (1 - smoothing) * k.factor(i); }
+  // The factor of exp(x - lse), and what is subtracted for every class.
+  T slope(int64_t i) const { return scale_of(i) * (hit(i) + even * weight_sum); }
+  T shift(int64_t i) const { return k.weight ? T(0) : scale_of(i) * even; }
+
+  // Completes dx of sample i, whose classes are k.lines.inner apart.
+  void finish(int64_t i, T* dx) const {
+    const int64_t label = k.labels[size_t(i)], n = k.lines.n, step = k.lines.inner;
+    if (label == kIgnored)
+      for (int64_t c = 0; c < n; ++c) dx[c * step] = 0;
+    else
+      dx[label * step] -= scale_of(i) * hit(i);
+  }
 
   // Computes dx of sample i. Classes are adjacent in both arrays.
-  void row(const T* x, T lse, T scale, int64_t i, T* dx) const {
-    const int64_t label = k.labels[size_t(i)], n = k.lines.n;
-    if (label == kIgnored) return void(std::fill(dx, dx + n, T(0)));
-    const T even = smoothing / T(n), hit = (1 - smoothing) * k.factor(i);
-    const T a = hit + even * weight_sum;
-    scaled_exp(x, lse, scale * a, k.weight ? T(0) : scale * even, dx, n);
+  void row(const T* x, int64_t i, T* dx) const {
+    const int64_t n = k.lines.n;
+    if (k.labels[size_t(i)] == kIgnored) return finish(i, dx);
+    scaled_exp(x, lse[i], slope(i), shift(i), dx, n);
     if (k.weight && even != 0)
-      for (int64_t c = 0; c < n; ++c) dx[c] -= scale * even * k.weight[c];
-    dx[label] -= scale * hit;
+      for (int64_t c = 0; c < n; ++c) dx[c] -= scale_of(i) * even * k.weight[c];
+    finish(i, dx);
+  }
+
+  // The same for `width` <= kSoftmaxTile samples from i on, which are adjacent for each class.
+  void columns(const T* x, int64_t i, int64_t width, T* dx) const {
+    const int64_t n = k.lines.n, step = k.lines.inner;
+    T a[cpu::kSoftmaxTile], b[cpu::kSoftmaxTile];
+    for (int64_t j = 0; j < width; ++j) a[j] = slope(i + j), b[j] = shift(i + j);
+    cpu::softmax_loops<T>().columns_scaled_exp(x, lse + i, a, b, dx, n, step, width);
+    if (k.weight && even != 0)
+      for (int64_t c = 0; c < n; ++c)
+        for (int64_t j = 0; j < width; ++j) dx[c * step + j] -= scale_of(i + j) * even * k.weight[c];
+    Poller poll;
+    for (int64_t j = 0; j < width; ++j, poll(n)) finish(i + j, dx + j);
   }
 };
 
 template <class T>
 void cross_entropy_dx(const KernelArgs& a) {
   const Classes<T> k(a, "cross_entropy", a.in[0].shape(), a.in[1], a.in[2]);
-  const T *x = a.in[0].as<const T>(), *lse = a.in[3].as<const T>(), *scale = a.in[4].as<const T>();
-  const bool one = a.in[4].rank() == 0;
+  const T* x = a.in[0].as<const T>();
   T* dx = a.out[0].as<T>();
-  const EntropyGradient<T> gradient{k, T(a.attr<double>("label_smoothing")), k.weight_sum()};
-  const int64_t n = k.lines.n, stride = k.lines.inner;
-  parallel_for(k.samples(), kGrain / std::max<int64_t>(n, 1) + 1, [&](int64_t begin, int64_t end) {
-    if (stride == 1) {
-      for (int64_t i = begin; i < end; ++i) gradient.row(x + i * n, lse[i], scale[one ? 0 : i], i, dx + i * n);
-      return;
-    }
-    WorkVector<T> from(size_t(n), T(0)), to(size_t(n), T(0));
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t at = k.place(i);
-      for (int64_t c = 0; c < n; ++c) from[size_t(c)] = x[at + c * stride];
-      gradient.row(from.data(), lse[i], scale[one ? 0 : i], i, to.data());
-      for (int64_t c = 0; c < n; ++c) dx[at + c * stride] = to[size_t(c)];
-    }
-  });
+  const T smoothing = T(a.attr<double>("label_smoothing"));
+  const EntropyGradient<T> gradient{k,
+                                    smoothing,
+                                    smoothing / T(k.lines.n),
+                                    k.weight_sum(),
+                                    a.in[3].as<const T>(),
+                                    a.in[4].as<const T>(),
+                                    a.in[4].rank() == 0};
+  const int64_t n = k.lines.n, inner = k.lines.inner;
+  cpu::over_lines(
+      k.lines,
+      [&](int64_t first, int64_t count) {
+        for (int64_t i = first; i < first + count; ++i) gradient.row(x + i * n, i, dx + i * n);
+      },
+      [&](int64_t o, int64_t first, int64_t width) {
+        const int64_t at = o * n * inner + first;
+        gradient.columns(x + at, o * inner + first, width, dx + at);
+      });
 }
 
 // infer guarantees that all floats have the same type once they are widened.

@@ -5,35 +5,13 @@
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/norm/softmax_simd.h"
 #include "tensor/cpu/norm/stream.h"
+#include "tensor/cpu/norm/tiles.h"
 #include "tensor/cpu/half.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
 namespace pg::cpu {
 namespace {
-
-constexpr int64_t kGrain = 16 << 10;  // elements that make a thread worthwhile
-
-// Returns the columns per tile: few enough to fit the cache, and enough to use the pages that they touch.
-int64_t tile_width(int64_t n) {
-  return std::clamp<int64_t>((32 << 10) / std::max<int64_t>(n, 1) / 16 * 16, 256, kSoftmaxTile);
-}
-
-// Calls row(first, count) for rows, or column(offset, width) for tiles of columns.
-template <class Rows, class Columns>
-void over_lines(const Lines& lines, const Rows& rows, const Columns& columns) {
-  if (lines.inner == 1)
-    return parallel_for(lines.outer, kGrain / std::max<int64_t>(lines.n, 1) + 1,
-                        [&](int64_t begin, int64_t end) { rows(begin, end - begin); });
-  const int64_t width = tile_width(lines.n), tiles = (lines.inner + width - 1) / width;
-  parallel_for(lines.outer * tiles, kGrain / std::max<int64_t>(lines.n * width, 1) + 1,
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t i = begin; i < end; ++i) {
-                   const int64_t first = i % tiles * width;
-                   columns(i / tiles * lines.n * lines.inner + first, std::min(width, lines.inner - first));
-                 }
-               });
-}
 
 template <class T>
 bool streams(const T* y, const Lines& lines) {
@@ -51,7 +29,10 @@ void softmax(const KernelArgs& a) {
   const auto run = streams(y, lines) ? loops.stream_rows : loops.rows;
   over_lines(
       lines, [&](int64_t r, int64_t count) { run(kLog, x + r * lines.n, y + r * lines.n, count, lines.n); },
-      [&](int64_t at, int64_t width) { loops.columns(kLog, x + at, y + at, lines.n, lines.inner, width); });
+      [&](int64_t o, int64_t first, int64_t width) {
+        const int64_t at = o * lines.n * lines.inner + first;
+        loops.columns(kLog, x + at, y + at, lines.n, lines.inner, width);
+      });
 }
 
 template <bool kLog, class T>
@@ -69,7 +50,8 @@ void softmax_backward(const KernelArgs& a) {
         const int64_t at = r * lines.n;
         run(kLog, y + at, dy + at, dx + at, count, lines.n);
       },
-      [&](int64_t at, int64_t width) {
+      [&](int64_t o, int64_t first, int64_t width) {
+        const int64_t at = o * lines.n * lines.inner + first;
         loops.columns_backward(kLog, y + at, dy + at, dx + at, lines.n, lines.inner, width);
       });
 }

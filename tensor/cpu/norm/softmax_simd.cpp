@@ -355,6 +355,19 @@ void columns_log_sum_exp(const T* x, T* out, int64_t n, int64_t stride, int64_t 
 }
 
 template <class T>
+void columns_scaled_exp(const T* x, const T* lse, const T* a, const T* b, T* dx, int64_t n, int64_t stride,
+                        int64_t width) {
+  const Tag<T> d;
+  Poller poll;
+  for (int64_t i = 0; i < n; ++i, poll(width))
+    over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
+      const int64_t at = i * stride + j;
+      const auto e = elementary::exp(d, hn::Sub(load_some(d, x + at, m), load_some(d, lse + j, m)));
+      store_some(d, hn::MulSub(load_some(d, a + j, m), e, load_some(d, b + j, m)), dx + at, m);
+    });
+}
+
+template <class T>
 void columns_backward(bool log, const T* y, const T* dy, T* dx, int64_t n, int64_t stride, int64_t width) {
   const Tag<T> d;
   Poller poll;
@@ -376,7 +389,7 @@ void columns_backward(bool log, const T* y, const T* dy, T* dx, int64_t n, int64
 template <class T>
 SoftmaxLoops<T> loops_of() {
   return {rows<T>,       stream_rows<T>, rows_backward<T>,       stream_rows_backward<T>, log_sum_exp<T>,
-          scaled_exp<T>, columns<T>,     columns_log_sum_exp<T>, columns_backward<T>};
+          scaled_exp<T>, columns<T>,     columns_log_sum_exp<T>, columns_scaled_exp<T>,   columns_backward<T>};
 }
 
 }  // namespace

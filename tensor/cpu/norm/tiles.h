@@ -1,0 +1,35 @@
+// Splits work along one dim of a contiguous array among threads: by rows, or by tiles of columns.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "tensor/cpu/norm/softmax_simd.h"
+#include "tensor/cpu/reduce/lines.h"
+#include "tensor/parallel.h"
+
+namespace pg::cpu {
+
+// Returns the columns per tile: few enough to fit the cache, and enough to use the pages that they touch.
+inline int64_t tile_width(int64_t n) {
+  return std::clamp<int64_t>((32 << 10) / std::max<int64_t>(n, 1) / 16 * 16, 256, kSoftmaxTile);
+}
+
+// Calls rows(first, count) where elements of the dim are adjacent, else columns(o, first, width) for tiles of columns
+// at position o of the outer dims.
+template <class Rows, class Columns>
+void over_lines(const Lines& lines, const Rows& rows, const Columns& columns) {
+  constexpr int64_t kElements = 16 << 10;  // make a thread worthwhile
+  if (lines.inner == 1)
+    return parallel_for(lines.outer, kElements / std::max<int64_t>(lines.n, 1) + 1,
+                        [&](int64_t begin, int64_t end) { rows(begin, end - begin); });
+  const int64_t width = tile_width(lines.n), tiles = (lines.inner + width - 1) / width;
+  parallel_for(lines.outer * tiles, kElements / std::max<int64_t>(lines.n * width, 1) + 1,
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   const int64_t first = i % tiles * width;
+                   columns(i / tiles, first, std::min(width, lines.inner - first));
+                 }
+               });
+}
+
+}  // namespace pg::cpu
