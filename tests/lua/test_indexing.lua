@@ -203,6 +203,55 @@ t.test("gradients flow through reads and writes", function()
   t.equal(w.grad:totable(), {{0, 0, 0}, {3, 6, 9}})
 end)
 
+t.test("reads and writes by long masks agree with loops over the elements", function()
+  for _, dtype in ipairs{"uint8", "float16", "float32", "int64"} do
+    for _, width in ipairs{1, 2, 3} do
+      local n = 1100
+      local x = pg.randint(0, 99, {n, width}):to(dtype)
+      local mask = pg.rand(n):lt(0.4)
+      local chosen, rows = mask:totable(), x:totable()
+      local picked, places = {}, {}
+      for i = 1, n do
+        if chosen[i] then
+          picked[#picked + 1] = rows[i]
+          places[#places + 1] = i
+        end
+      end
+      local values = pg.randint(0, 99, {#picked, width}):to(dtype)
+      local function written(value, row_of)
+        local y = x:clone()
+        y[mask] = value
+        local expected = x:totable()
+        for k, i in ipairs(places) do expected[i] = row_of(k) end
+        t.equal(y:totable(), expected, dtype .. " " .. width)
+      end
+      t.equal(x[mask]:totable(), picked, dtype .. " " .. width)
+      local list_of_values = values:totable()
+      written(values, function(k) return list_of_values[k] end)
+      written(values[1], function() return values[1]:totable() end)
+      written(7, function() return pg.full({width}, 7):totable() end)
+      if width == 1 then
+        local line, wanted = x:reshape{-1}, x:reshape{-1}:totable()
+        local scattered = line:masked_scatter(mask, values:reshape{-1})
+        for k, i in ipairs(places) do wanted[i] = list_of_values[k][1] end
+        t.equal(scattered:totable(), wanted, dtype)
+        line = line:clone()
+        line[mask] = 7
+        for _, i in ipairs(places) do wanted[i] = 7 end
+        t.equal(line:totable(), wanted, dtype)
+      end
+    end
+  end
+end)
+
+t.test("the gradient of masked_scatter is 0 past the elements that it took", function()
+  local mask, source = pg.rand(3000):lt(0.5), pg.randn(2990):attach_grad()
+  local taken = mask:to("int64"):sum():item()
+  pg.record(function() return (pg.zeros(3000):masked_scatter(mask, source) * pg.range(1, 3000)):sum() end):backward()
+  t.equal(source.grad[{{1, taken}}], pg.range(1, 3000)[mask])
+  t.equal(source.grad[{{taken + 1, -1}}], pg.zeros(2990 - taken))
+end)
+
 t.test("a mask selects from a 0-dim tensor", function()
   local x = pg.tensor(5)
   t.equal(x[x:gt(3)], pg.tensor{5})

@@ -1,4 +1,6 @@
 // Kernels of ops that select elements by a bool tensor.
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 
@@ -38,53 +40,89 @@ int64_t count_true(const uint8_t* mask, int64_t n) {
   return count;
 }
 
+// to[i] = chosen[i] ? value : from[i], without a branch. `to` may be `from`.
+template <class T>
+void fill_chosen(const uint8_t* chosen, const T* from, T* to, int64_t n, T value) {
+  const auto pick = [&](int64_t i, T old) {
+    const T keep = T(T(chosen[i]) - 1);  // all bits set where the mask is false
+    return T((old & keep) | (value & ~keep));
+  };
+  if (from == to)  // a compiler vectorizes loops over one array, or over arrays that are apart
+    for (int64_t i = 0; i < n; ++i) to[i] = pick(i, to[i]);
+  else
+    for (int64_t i = 0; i < n; ++i) to[i] = pick(i, from[i]);
+}
+
+// The same for all of `out`, whose type `value` has.
+void fill_chosen(const uint8_t* chosen, const void* from, const View& out, const void* value) {
+  visit_size(size_of(out.dtype()), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T number;
+    std::memcpy(&number, value, sizeof(T));
+    parallel_for(out.numel(), 32 << 10, [&](int64_t begin, int64_t end) {
+      fill_chosen(chosen + begin, static_cast<const T*>(from) + begin, out.as<T>() + begin, end - begin, number);
+    });
+  });
+}
+
 void masked_fill_kernel(const KernelArgs& a) {
   const View& out = a.out[0];
   const Broadcast x(a.in[0], out.shape()), mask(a.in[1], out.shape());
   alignas(8) char number[8];
   convert(a.in[2].dtype(), a.in[2].data, out.dtype(), number, 1);
-  visit_size(size_of(out.dtype()), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T value;
-    std::memcpy(&value, number, sizeof(T));
-    parallel_for(out.numel(), 32 << 10, [&](int64_t begin, int64_t end) {
-      const T* from = x.as<T>();
-      const uint8_t* chosen = mask.as<uint8_t>();
-      T* to = out.as<T>();
-      for (int64_t i = begin; i < end; ++i) {
-        const T keep = T(T(chosen[i]) - 1);  // all bits set where the mask is false; avoids a branch
-        to[i] = T((from[i] & keep) | (value & ~keep));
-      }
-    });
-  });
+  fill_chosen(mask.as<uint8_t>(), x.data, out, number);
+}
+
+// Calls f(i) for each i < n where mask is true, in order. A call is as much work as `work` elements of the mask.
+template <class F>
+void over_true(const uint8_t* mask, int64_t n, int64_t work, const F& f) {
+  constexpr int64_t kPart = 1024;
+  int32_t found[kPart];
+  Poller poll;
+  for (int64_t begin = 0; begin < n; begin += kPart) {
+    const int64_t part = std::min(kPart, n - begin);
+    int64_t count = 0;
+    for (int64_t j = 0; j < part; ++j) found[count] = int32_t(j), count += mask[begin + j];  // without a branch
+    for (int64_t k = 0; k < count; ++k, poll(work)) f(begin + found[k]);
+    poll(part);
+  }
+}
+
+// Calls f(bytes), with a constant for the sizes of elements: a copy of so many bytes is then one instruction.
+template <class F>
+void with_row_size(int64_t bytes, const F& f) {
+  if (bytes <= 8 && std::has_single_bit(uint64_t(bytes)))
+    visit_size(int(bytes),
+               [&](auto tag) { f(std::integral_constant<size_t, sizeof(typename decltype(tag)::type)>{}); });
+  else
+    f(size_t(bytes));
 }
 
 // Copies the rows of `from` where mask is true to consecutive rows of `to`.
 void read_rows(const uint8_t* mask, int64_t n, const char* from, char* to, int64_t bytes) {
-  Poller poll;
-  for (int64_t i = 0; i < n; ++i, poll()) {
-    if (!mask[i]) continue;
-    std::memcpy(to, from + i * bytes, size_t(bytes));
-    poll(bytes);
-    to += bytes;
-  }
+  with_row_size(bytes, [&](auto size) {
+    over_true(mask, n, bytes, [&](int64_t i) {
+      std::memcpy(to, from + i * int64_t(size), size);
+      to += size;
+    });
+  });
 }
 
 // Copies consecutive rows of `from` to the rows of `to` where mask is true.
 void write_rows(const uint8_t* mask, int64_t n, const char* from, char* to, int64_t bytes) {
-  Poller poll;
-  for (int64_t i = 0; i < n; ++i, poll()) {
-    if (!mask[i]) continue;
-    std::memcpy(to + i * bytes, from, size_t(bytes));
-    poll(bytes);
-    from += bytes;
-  }
+  with_row_size(bytes, [&](auto size) {
+    over_true(mask, n, bytes, [&](int64_t i) {
+      std::memcpy(to + i * int64_t(size), from, size);
+      from += size;
+    });
+  });
 }
 
-// The same for single elements. Every element is written, but the target advances only where mask is true: this avoids
-// a branch.
-void read_elements(const uint8_t* mask, int64_t n, const void* from, const View& out) {
+// read_rows for elements. Every element is written, but the target advances only where mask is true: this avoids a
+// branch. Returns how many were copied: at most as many as `out` has.
+int64_t read_elements(const uint8_t* mask, int64_t n, const void* from, const View& out) {
   const int64_t count = out.numel();
+  int64_t copied = 0;
   visit_size(size_of(out.dtype()), [&](auto tag) {
     using T = typename decltype(tag)::type;
     int64_t at = 0;
@@ -97,7 +135,9 @@ void read_elements(const uint8_t* mask, int64_t n, const void* from, const View&
       for (const int64_t safe = std::min(end, begin + count - at); i < safe; ++i) copy(i);  // they cannot fill `out`
       for (; i < end && at < count; ++i) copy(i);
     });
+    copied = at;
   });
+  return copied;
 }
 
 void masked_select_kernel(const KernelArgs& a) {
@@ -123,27 +163,14 @@ void masked_scatter_kernel(const KernelArgs& a) {
   assign_block(source, out.dtype(), source.shape(), values.data(), contiguous_strides(source.shape()));
   if (out.data != a.in[0].data)
     assign_block(a.in[0], out.dtype(), out.shape(), out.data, contiguous_strides(out.shape()));
-  visit_size(size, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* from = reinterpret_cast<const T*>(values.data());
-    Poller poll;
-    for (int64_t i = 0; i < out.numel(); ++i, poll())
-      if (flags[i]) out.as<T>()[i] = *from++;
-  });
+  write_rows(flags, out.numel(), values.data(), out.as<char>(), size);
 }
 
 void masked_scatter_backward_kernel(const KernelArgs& a) {
   const View &dy = a.in[0], &mask = a.in[1], &out = a.out[0];
   const Broadcast flags(mask, dy.shape()), values(dy, dy.shape());
-  zero_bytes(out.data, out.numel() * size_of(out.dtype()));
-  const int64_t n = dy.numel(), most = out.numel();
-  visit_size(size_of(out.dtype()), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* to = out.as<T>();
-    Poller poll;
-    for (int64_t i = 0, at = 0; i < n && at < most; ++i, poll())
-      if (flags.as<uint8_t>()[i]) to[at++] = values.as<T>()[i];
-  });
+  const int64_t count = read_elements(flags.as<uint8_t>(), dy.numel(), values.data, out), size = size_of(out.dtype());
+  zero_bytes(out.as<char>() + count * size, (out.numel() - count) * size);
 }
 
 Dims rest_of(const View& whole, const View& mask) {
@@ -158,7 +185,7 @@ void mask_get_kernel(const KernelArgs& a) {
   const int64_t bytes = numel(shape) * size_of(x.dtype());
   shape.insert(0, count_true(mask.as<uint8_t>(), mask.numel()));
   const View out = a.allocate(0, shape);
-  if (shape.size() == 1) return read_elements(mask.as<uint8_t>(), mask.numel(), x.data, out);
+  if (shape.size() == 1) return void(read_elements(mask.as<uint8_t>(), mask.numel(), x.data, out));
   read_rows(mask.as<uint8_t>(), mask.numel(), x.as<char>(), out.as<char>(), bytes);
 }
 
@@ -189,14 +216,11 @@ void mask_assign_kernel(const KernelArgs& a) {
   if (out.numel() == 0) return;
   WorkVector<char> source(size_t(numel(rest) * size_of(out.dtype())));
   assign_block(value, out.dtype(), rest, source.data(), contiguous_strides(rest));
+  if (!counted && numel(rest) == 1) return fill_chosen(flags, x.data, out, source.data());
   if (out.data != x.data) copy_strided(x, out.data);
   if (counted) return write_rows(flags, mask.numel(), source.data(), out.as<char>(), bytes);
-  Poller poll;
-  for (int64_t i = 0; i < mask.numel(); ++i, poll()) {
-    if (!flags[i]) continue;
-    std::memcpy(out.as<char>() + i * bytes, source.data(), size_t(bytes));
-    poll(bytes);
-  }
+  over_true(flags, mask.numel(), bytes,
+            [&](int64_t i) { std::memcpy(out.as<char>() + i * bytes, source.data(), size_t(bytes)); });
 }
 
 template <class T>
