@@ -108,6 +108,59 @@ t.test("rows of large arrays have the bits of rows by themselves", function()
   end
 end)
 
+t.test("softmax, log_softmax and logsumexp of short rows and of narrow columns agree with their definitions", function()
+  local function wide(x, dim)  -- the three results by elementary ops in float64
+    x = x:to("float64")
+    local shifted = x - x:amax(dim, true)
+    local sum = shifted:exp():sum(dim, true)
+    return {softmax = shifted:exp() / sum, log_softmax = shifted - sum:log(),
+            logsumexp = (sum:log() + x:amax(dim, true)):squeeze(dim)}
+  end
+  local function gradients(f, x, dy)
+    local v = x:detach():attach_grad()
+    pg.record(function() return (f(v) * dy):sum() end):backward()
+    return v.grad
+  end
+  for _, shape in ipairs{{3, 70, 1}, {67, 2}, {130, 3}, {1, 12}, {65, 13}, {31, 1}, {520, 5}, {33, 16}, {2, 1000, 7},
+                         {1290, 1}, {2, 40, 63}, {3, 24, 64}} do
+    for _, dtype in ipairs{"float32", "float64"} do
+      local x = (pg.randn(shape, {dtype = "float64"}) * 5):to(dtype)
+      for dim = 1, #shape do
+        local tolerance = {rtol = 1e-5, atol = 2e-6, what = table.concat(shape, "x") .. " dim " .. dim}
+        local defined = wide(x, dim)
+        local dy = pg.randn(shape, {dtype = "float64"})
+        for op, value in pairs(defined) do
+          t.close(x[op](x, dim):to("float64"), value, tolerance)
+          if op ~= "logsumexp" then
+            local expected = gradients(function(v) return wide(v, dim)[op] end, x:to("float64"), dy)
+            t.close(gradients(function(v) return v[op](v, dim) end, x, dy:to(dtype)):to("float64"), expected, tolerance)
+          end
+        end
+      end
+    end
+  end
+end)
+
+t.test("rows and columns keep to themselves beside NaN and infinities", function()
+  for _, shape in ipairs{{200, 3}, {200, 5}, {90, 20}} do
+    for dim = 1, 2 do
+      local x = pg.randn(shape)
+      for op in pairs{softmax = 1, log_softmax = 1, logsumexp = 1} do
+        local y = x[op](x, dim)
+        for _, bad in ipairs{0 / 0, math.huge, -math.huge} do
+          local z = x:clone()
+          local line, third = dim == 1 and {{}, 2} or {2, {}}, dim == 1 and {3, 2} or {2, 3}
+          z[bad == -math.huge and line or third] = bad
+          local expected = y:clone()
+          if op == "logsumexp" then expected[2] = bad else expected[line] = 0 / 0 end
+          local got = z[op](z, dim)
+          t.equal(got, expected, op .. bad)
+        end
+      end
+    end
+  end
+end)
+
 t.test("float32 parameters of layers in half precision have gradients of float32", function()
   local n = 20000
   for name, dims in pairs{LayerNorm = {4}, InstanceNorm = {4, 3}, GroupNorm = {4, 3}, BatchNorm = {4}} do

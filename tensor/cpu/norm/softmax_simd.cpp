@@ -296,59 +296,90 @@ HWY_INLINE void store_some(Tag<T> d, hn::Vec<Tag<T>> v, T* p, int64_t n) {
     store_part(d, v, p, n);
 }
 
-// top = the largest element of each column, NaN if it contains one. `top` needs room for one more vector at the end.
+// How columns are walked: rows that follow each other without a gap, and are too narrow for vectors, `fold` at a time
+// as one row. A wide row has at most kSoftmaxTile elements. The choice depends on sizes only.
+struct Columns {
+  int64_t n, stride, width, fold;
+  Columns(int64_t n, int64_t stride, int64_t width) : n(n), stride(stride), width(width), fold(1) {
+    constexpr int64_t kEnough = 256, kNarrow = 64, kLanes = 16;
+    if (stride == width && width < kNarrow)
+      fold = std::max<int64_t>(1, std::min(kEnough / width, n / 2) / kLanes * kLanes);
+  }
+  int64_t wide() const { return fold * width; }
+
+  // Calls f(at, j, m) for each group of m adjacent elements at column j of a wide row and offset `at`, row after row.
+  template <class T, class F>
+  HWY_INLINE void each(const F& f) const {
+    Poller poll;
+    for (int64_t i = 0; i < n; i += fold, poll(wide()))
+      over_row<T>(std::min(fold, n - i) * width, [&](int64_t j, int64_t m) HWY_ATTR { f(i * stride + j, j, m); });
+  }
+  // Joins the values of the columns of a wide row into those of the columns, and repeats these for a wide row.
+  template <class T, class F>
+  void join(T* values, const F& both) const {
+    for (int64_t j = width; j < wide(); ++j) values[j % width] = both(values[j % width], values[j]);
+    repeat(values);
+  }
+  template <class T>
+  void repeat(T* values) const {
+    for (int64_t j = width; j < wide(); ++j) values[j] = values[j - width];
+  }
+};
+
+// The largest element of each column, NaN if it contains one.
 template <class T>
-HWY_INLINE void column_tops(const T* x, int64_t n, int64_t stride, int64_t width, T* top) {
+HWY_INLINE void column_tops(const Columns& c, const T* x, T* top) {
   const Tag<T> d;
-  Poller poll;
-  std::fill(top, top + width, -kInfinity<T>);
-  for (int64_t i = 0; i < n; ++i, poll(width))
-    over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
-      hn::StoreU(max_with_nan(hn::LoadU(d, top + j), load_some(d, x + i * stride + j, m)), d, top + j);
-    });
+  std::fill(top, top + c.wide(), -kInfinity<T>);
+  c.each<T>([&](int64_t at, int64_t j, int64_t m)
+                HWY_ATTR { store_some(d, max_with_nan(hn::LoadU(d, top + j), load_some(d, x + at, m)), top + j, m); });
+  c.join(top, [](T a, T b) { return b > a || b != b ? b : a; });
+}
+
+// The sum of each column, to which add(sum, at, j, m) adds its elements.
+template <class T, class F>
+HWY_INLINE void column_sums(const Columns& c, T* sum, const F& add) {
+  const Tag<T> d;
+  std::fill(sum, sum + c.wide(), T(0));
+  c.each<T>([&](int64_t at, int64_t j, int64_t m)
+                HWY_ATTR { store_some(d, add(hn::LoadU(d, sum + j), at, j, m), sum + j, m); });
+  c.join(sum, [](T a, T b) { return a + b; });
 }
 
 template <class T>
 void columns(bool log, const T* x, T* y, int64_t n, int64_t stride, int64_t width) {
   const Tag<T> d;
-  Poller poll;
+  const Columns c(n, stride, width);
   HWY_ALIGN T top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
-  column_tops(x, n, stride, width, top);
-  std::fill(sum, sum + width, T(0));
-  for (int64_t i = 0; i < n; ++i, poll(width))
-    over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
-      const auto t = hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j));
-      const auto e = elementary::exp(d, t);
-      hn::StoreU(hn::Add(hn::LoadU(d, sum + j), e), d, sum + j);
-      if (!log) store_some(d, e, y + i * stride + j, m);
-    });
-  over_row<T>(width, [&](int64_t j, int64_t) HWY_ATTR {
+  column_tops(c, x, top);
+  column_sums(c, sum, [&](hn::Vec<Tag<T>> s, int64_t at, int64_t j, int64_t m) HWY_ATTR {
+    const auto e = elementary::exp(d, hn::Sub(load_some(d, x + at, m), hn::LoadU(d, top + j)));
+    if (!log) store_some(d, e, y + at, m);
+    return hn::Add(s, e);
+  });
+  over_row<T>(c.wide(), [&](int64_t j, int64_t) HWY_ATTR {
     const auto s = hn::LoadU(d, sum + j);
     hn::StoreU(log ? elementary::log(d, s) : hn::Div(hn::Set(d, T(1)), s), d, sum + j);
   });
-  for (int64_t i = 0; i < n; ++i, poll(width))
-    over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
-      const auto s = hn::LoadU(d, sum + j);
-      const auto out = log ? hn::Sub(hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j)), s)
-                           : hn::Mul(load_some(d, y + i * stride + j, m), s);
-      store_some(d, out, y + i * stride + j, m);
-    });
+  c.each<T>([&](int64_t at, int64_t j, int64_t m) HWY_ATTR {
+    const auto s = hn::LoadU(d, sum + j);
+    const auto out =
+        log ? hn::Sub(hn::Sub(load_some(d, x + at, m), hn::LoadU(d, top + j)), s) : hn::Mul(load_some(d, y + at, m), s);
+    store_some(d, out, y + at, m);
+  });
 }
 
 template <class T>
 void columns_log_sum_exp(const T* x, T* out, int64_t n, int64_t stride, int64_t width) {
   const Tag<T> d;
-  Poller poll;
+  const Columns c(n, stride, width);
   HWY_ALIGN T top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
-  column_tops(x, n, stride, width, top);
-  std::fill(sum, sum + width, T(0));
-  for (int64_t j = 0; j < width; ++j)
+  column_tops(c, x, top);
+  for (int64_t j = 0; j < c.wide(); ++j)
     if (!(std::fabs(top[j]) < kInfinity<T>)) top[j] = 0;  // the terms then decide the result
-  for (int64_t i = 0; i < n; ++i, poll(width))
-    over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
-      const auto e = elementary::exp(d, hn::Sub(load_some(d, x + i * stride + j, m), hn::LoadU(d, top + j)));
-      hn::StoreU(hn::Add(hn::LoadU(d, sum + j), e), d, sum + j);
-    });
+  column_sums(c, sum, [&](hn::Vec<Tag<T>> s, int64_t at, int64_t j, int64_t m) HWY_ATTR {
+    return hn::Add(s, elementary::exp(d, hn::Sub(load_some(d, x + at, m), hn::LoadU(d, top + j))));
+  });
   over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
     store_some(d, hn::Add(elementary::log(d, hn::LoadU(d, sum + j)), hn::LoadU(d, top + j)), out + j, m);
   });
@@ -358,37 +389,86 @@ template <class T>
 void columns_scaled_exp(const T* x, const T* lse, const T* a, const T* b, T* dx, int64_t n, int64_t stride,
                         int64_t width) {
   const Tag<T> d;
-  Poller poll;
-  for (int64_t i = 0; i < n; ++i, poll(width))
-    over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
-      const int64_t at = i * stride + j;
-      const auto e = elementary::exp(d, hn::Sub(load_some(d, x + at, m), load_some(d, lse + j, m)));
-      store_some(d, hn::MulSub(load_some(d, a + j, m), e, load_some(d, b + j, m)), dx + at, m);
-    });
+  const Columns c(n, stride, width);
+  HWY_ALIGN T factors[3][kSoftmaxTile + hn::MaxLanes(d)];
+  for (int k = 0; k < 3; ++k) {
+    const T* from = k == 0 ? lse : k == 1 ? a : b;
+    std::copy(from, from + width, factors[k]);
+    c.repeat(factors[k]);
+  }
+  c.each<T>([&](int64_t at, int64_t j, int64_t m) HWY_ATTR {
+    const auto e = elementary::exp(d, hn::Sub(load_some(d, x + at, m), hn::LoadU(d, factors[0] + j)));
+    store_some(d, hn::MulSub(hn::LoadU(d, factors[1] + j), e, hn::LoadU(d, factors[2] + j)), dx + at, m);
+  });
 }
 
 template <class T>
 void columns_backward(bool log, const T* y, const T* dy, T* dx, int64_t n, int64_t stride, int64_t width) {
   const Tag<T> d;
-  Poller poll;
+  const Columns c(n, stride, width);
   HWY_ALIGN T sum[kSoftmaxTile + hn::MaxLanes(d)];
-  std::fill(sum, sum + width, T(0));
-  for (int64_t i = 0; i < n; ++i, poll(width))
-    over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
-      const auto g = load_some(d, dy + i * stride + j, m), s = hn::LoadU(d, sum + j);
-      hn::StoreU(log ? hn::Add(s, g) : hn::MulAdd(g, load_some(d, y + i * stride + j, m), s), d, sum + j);
-    });
-  for (int64_t i = 0; i < n; ++i, poll(width))
-    over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
-      const int64_t at = i * stride + j;
-      store_some(d, backward_value(d, log, load_some(d, y + at, m), load_some(d, dy + at, m), hn::LoadU(d, sum + j)),
-                 dx + at, m);
-    });
+  column_sums(c, sum, [&](hn::Vec<Tag<T>> s, int64_t at, int64_t, int64_t m) HWY_ATTR {
+    const auto g = load_some(d, dy + at, m);
+    return log ? hn::Add(s, g) : hn::MulAdd(g, load_some(d, y + at, m), s);
+  });
+  c.each<T>([&](int64_t at, int64_t j, int64_t m) HWY_ATTR {
+    const auto g = load_some(d, dy + at, m);
+    store_some(d, backward_value(d, log, load_some(d, y + at, m), g, hn::LoadU(d, sum + j)), dx + at, m);
+  });
+}
+
+// Rows of at most so many elements are computed as columns, so many rows at a time.
+constexpr int64_t kShortRow = 12, kShortRows = 64;
+
+template <class T>
+struct ShortRows {
+  T values[kShortRow * kShortRows];
+  void read(const T* rows, int64_t count, int64_t n) {
+    for (int64_t c = 0; c < n; ++c)
+      for (int64_t r = 0; r < count; ++r) values[c * kShortRows + r] = rows[r * n + c];
+  }
+  void write(T* rows, int64_t count, int64_t n) const {
+    for (int64_t c = 0; c < n; ++c)
+      for (int64_t r = 0; r < count; ++r) rows[r * n + c] = values[c * kShortRows + r];
+  }
+};
+
+template <class T>
+void all_rows(bool log, const T* x, T* y, int64_t count, int64_t n) {
+  if (n > kShortRow) return rows(log, x, y, count, n);
+  ShortRows<T> from, to;
+  in_polled_blocks(count, kShortRows, [&](int64_t begin, int64_t end) {
+    from.read(x + begin * n, end - begin, n);
+    columns(log, from.values, to.values, n, kShortRows, end - begin);
+    to.write(y + begin * n, end - begin, n);
+  });
+}
+
+template <class T>
+void all_rows_backward(bool log, const T* y, const T* dy, T* dx, int64_t count, int64_t n) {
+  if (n > kShortRow) return rows_backward(log, y, dy, dx, count, n);
+  ShortRows<T> from, gradient, to;
+  in_polled_blocks(count, kShortRows, [&](int64_t begin, int64_t end) {
+    from.read(y + begin * n, end - begin, n);
+    gradient.read(dy + begin * n, end - begin, n);
+    columns_backward(log, from.values, gradient.values, to.values, n, kShortRows, end - begin);
+    to.write(dx + begin * n, end - begin, n);
+  });
+}
+
+template <class T>
+void all_log_sum_exp(const T* x, T* out, int64_t count, int64_t n) {
+  if (n > kShortRow) return log_sum_exp(x, out, count, n);
+  ShortRows<T> from;
+  in_polled_blocks(count, kShortRows, [&](int64_t begin, int64_t end) {
+    from.read(x + begin * n, end - begin, n);
+    columns_log_sum_exp(from.values, out + begin, n, kShortRows, end - begin);
+  });
 }
 
 template <class T>
 SoftmaxLoops<T> loops_of() {
-  return {rows<T>,       stream_rows<T>, rows_backward<T>,       stream_rows_backward<T>, log_sum_exp<T>,
+  return {all_rows<T>,   stream_rows<T>, all_rows_backward<T>,   stream_rows_backward<T>, all_log_sum_exp<T>,
           scaled_exp<T>, columns<T>,     columns_log_sum_exp<T>, columns_scaled_exp<T>,   columns_backward<T>};
 }
 
