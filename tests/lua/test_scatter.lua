@@ -122,6 +122,78 @@ t.test("writes at no positions copy x", function()
   for name, write in pairs(writes) do is(write(), {{1, 2, 3}, {4, 5, 6}}, name) end
 end)
 
+t.test("an index that is a view acts as its contiguous copy", function()
+  local views = {
+    function() return pg.randint(1, 7, {40, 1, 1}):expand{40, 3, 33} end,
+    function() return pg.randint(1, 3, {40, 3, 1}):expand{40, 3, 33} end,
+    function() return pg.randint(1, 3, {1, 3, 33}):expand{40, 3, 33} end,
+    function() return pg.randint(1, 3, {33, 3, 40}):permute{3, 2, 1} end,
+    function() return pg.randint(1, 3, {40, 3, 66})[{{}, {}, {1, 66, 2}}] end,
+    function() return pg.randint(-3, -1, {40, 1, 1}):expand{40, 3, 33} end,
+  }
+  for which, view in ipairs(views) do
+    for _, dtype in ipairs{"float32", "float16", "int64", "uint8"} do
+      for dim = 1, 3 do
+        local i = view()
+        local j = i:clone():contiguous()
+        local sizes = {40, 3, 33}
+        sizes[dim] = 7
+        local x = pg.randint(0, 20, sizes):to(dtype)
+        local source = pg.randint(0, 20, {40, 3, 33}):to(dtype)
+        local number = pg.randint(0, 20, {1, 1, 1}):to(dtype):expand{40, 3, 33}
+        local what = which .. " " .. dtype .. " " .. dim
+        t.equal(x:gather(dim, i), x:gather(dim, j), what)
+        for _, src in ipairs{source, number, source:permute{3, 2, 1}:contiguous():permute{3, 2, 1}} do
+          local copy = src:clone():contiguous()
+          t.equal(x:scatter(dim, i, src), x:scatter(dim, j, copy), what)
+          t.equal(x:scatter_add(dim, i, src), x:scatter_add(dim, j, copy), what)
+          for _, reduce in ipairs{"sum", "prod", "mean", "amax", "amin"} do
+            t.equal(x:scatter_reduce(dim, i, src, reduce), x:scatter_reduce(dim, j, copy, reduce), what .. reduce)
+          end
+        end
+        if dtype == "float32" then
+          local function slope(index)
+            local v = x:detach():attach_grad()
+            pg.record(function() return (v:gather(dim, index) * source):sum() end):backward()
+            return v.grad
+          end
+          t.equal(slope(i), slope(j), what)
+        end
+      end
+    end
+  end
+end)
+
+t.test("rows at one position are those of index_select and index_add, NaN included", function()
+  local positions = pg.randint(1, 9, {50})
+  local i = positions:reshape{50, 1}:expand{50, 21}
+  local x, source = pg.randn(9, 21), pg.randn(50, 21)
+  t.equal(x:gather(1, i), x:index_select(1, positions))
+  t.equal(x:scatter_add(1, i, source), x:index_add(1, positions, source))
+  x[{2, 3}], source[{4, 5}] = 0 / 0, 0 / 0
+  local list, rows, more = positions:totable(), x:totable(), source:totable()
+  for r, at in ipairs(list) do
+    for c = 1, 21 do
+      local a, b = rows[at][c], more[r][c]
+      if a == a and not (a > b) then rows[at][c] = b end
+    end
+  end
+  t.equal(x:scatter_reduce(1, i, source, "amax"):totable(), rows)
+  t.equal(x:scatter_reduce(1, i:contiguous(), source, "amax"):totable(), rows)
+  local line, values = pg.zeros(9), pg.randint(1, 9, {50})
+  local sums = line:totable()
+  for r, at in ipairs(list) do sums[at] = sums[at] + 3 * values[r]:item() end
+  t.equal(line:index_add(1, positions, values:to("float32"), 3):totable(), sums)
+end)
+
+t.test("a wrong value of an index that is a view is named by its position in the view", function()
+  local i = pg.tensor({{1}, {2}, {9}}, {dtype = "int64"}):expand{3, 4}
+  t.error_contains(function() return pg.zeros(3, 4):gather(1, i) end, "got 9 at position {3, 1}")
+  t.error_contains(function() return pg.zeros(3, 4):scatter_add(1, i, pg.zeros(3, 4)) end, "got 9 at position {3, 1}")
+  local gaps = pg.tensor({{1, 0, 2}, {1, 0, 9}}, {dtype = "int64"})[{{}, {1, 3, 2}}]
+  t.error_contains(function() return pg.zeros(3, 4):gather(1, gaps) end, "got 9 at position {2, 2}")
+end)
+
 t.test("masked_scatter takes the elements of source in order", function()
   local x, mask = pg.zeros(2, 3), pg.tensor({{true, false, true}, {false, true, false}})
   is(x:masked_scatter(mask, pg.tensor({{1, 2}, {3, 4}})), {{1, 0, 2}, {0, 3, 0}})

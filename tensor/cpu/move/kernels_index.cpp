@@ -36,6 +36,29 @@ bool all_inside(const I* values, int64_t begin, int64_t end, int64_t low, int64_
   return !bad;
 }
 
+// Whether all values of an index are positions. Looks at values that a stride of 0 repeats once.
+bool fit_between(const View& index, int64_t low, int64_t high, int64_t negative_low) {
+  Type type = *index.type;
+  for (int d = 0; d < index.rank(); ++d)
+    if ((*index.strides)[d] == 0) type.shape[d] = std::min<int64_t>(type.shape[d], 1);
+  const View once{&type, index.strides, index.data};
+  WorkVector<char> copy;
+  const void* data = once.data;
+  if (!is_contiguous(type.shape, *once.strides)) {
+    copy.resize(size_t(once.numel() * size_of(once.dtype())));
+    copy_strided(once, copy.data());
+    data = copy.data();
+  }
+  std::atomic<bool> fine{true};
+  visit_dtype(index.dtype(), [&](auto tag) {
+    using I = typename decltype(tag)::type;
+    parallel_for(once.numel(), 64 << 10, [&](int64_t begin, int64_t end) {
+      if (!all_inside(static_cast<const I*>(data), begin, end, low, high, negative_low)) fine = false;
+    });
+  });
+  return fine;
+}
+
 }  // namespace
 
 void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negative) {
@@ -45,27 +68,20 @@ void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negat
 void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negative, const char* op,
                      const char* argument) {
   const View& index = a.in[input];
-  const int64_t n = index.numel(), low = a.attr<int64_t>("index_base"), high = size - 1 + low;
-  const int64_t negative_low = negative ? -size : 0;
-  visit_dtype(index.dtype(), [&](auto tag) {
-    using I = typename decltype(tag)::type;
-    const I* values = index.as<I>();
-    std::atomic<bool> fine{true};
-    parallel_for(n, 64 << 10, [&](int64_t begin, int64_t end) {
-      if (!all_inside(values, begin, end, low, high, negative_low)) fine = false;
-    });
-    if (fine) return;
-    int64_t i = 0;
-    while (all_inside(values, i, i + 1, low, high, negative_low)) ++i;
-    const std::string range = size == 0 ? "no index values: the dim is empty"
-                                        : fmt::format("index values from {} to {}{}", low, high,
-                                                      negative ? fmt::format(" or -{} to -1", size) : "");
-    const bool counts_from_0 = double(values[i]) == 0 && low == 1;
-    bad_argument(
-        op, argument, range,
-        fmt::format("{} at position {}{}{}", int64_t(double(values[i])), position_text(index.shape(), i),
-                    place_in_list(a, input), counts_from_0 ? "; indices count from 1 (index_base = 0: from 0)" : ""));
-  });
+  const int64_t low = a.attr<int64_t>("index_base"), high = size - 1 + low, negative_low = negative ? -size : 0;
+  if (fit_between(index, low, high, negative_low)) return;
+  WorkVector<int64_t> values(size_t(index.numel()));
+  assign_block(index, DType::kInt64, index.shape(), values.data(), contiguous_strides(index.shape()));
+  int64_t i = 0;
+  while (all_inside(values.data(), i, i + 1, low, high, negative_low)) ++i;
+  const std::string range = size == 0 ? "no index values: the dim is empty"
+                                      : fmt::format("index values from {} to {}{}", low, high,
+                                                    negative ? fmt::format(" or -{} to -1", size) : "");
+  const bool counts_from_0 = values[size_t(i)] == 0 && low == 1;
+  bad_argument(
+      op, argument, range,
+      fmt::format("{} at position {}{}{}", values[size_t(i)], position_text(index.shape(), i), place_in_list(a, input),
+                  counts_from_0 ? "; indices count from 1 (index_base = 0: from 0)" : ""));
 }
 
 }  // namespace cpu
@@ -82,6 +98,10 @@ void gather_rows(const Along& along, const T* x, const Dims& index_strides, P po
     for (int64_t r = begin; r < end; ++r, walk.next()) {
       const T* from = x + walk.offset[0];
       T* to = out + r * along.row;
+      if (index_step == 0 && x_step == 1) {
+        std::copy_n(from + position(walk.offset[1]) * along.step, along.row, to);
+        continue;
+      }
       for (int64_t j = 0; j < along.row; ++j)
         to[j] = from[j * x_step + position(walk.offset[1] + j * index_step) * along.step];
     }
@@ -246,11 +266,23 @@ void index_select_kernel(const KernelArgs& a) {
 void take_kernel(const KernelArgs& a) { select_positions(a, 0, 1, Lines({a.in[0].numel()}, 0), true); }
 void embedding_kernel(const KernelArgs& a) { select_positions(a, 1, 0, Lines(a.in[1].shape(), 0), false); }
 
+// out[position(j)] += alpha * src[j]
+template <class T, class P>
+void add_elements(int64_t count, P position, const T* src, T* out, T alpha) {
+  in_polled_blocks(count, 64 << 10, [&](int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; ++j) {
+      T& to = out[position(j)];
+      to = wrapped_sum(to, wrapped_product(src[j], alpha));
+    }
+  });
+}
+
 // out[o][position(j)] += alpha * src[o][j]. Each thread owns outer positions or columns, so the order of the sums is
 // fixed.
 template <class T, class P>
 void add_rows(const Lines& x, int64_t count, P position, const T* src, T* out, T alpha, bool scaled) {
   auto add = [&](int64_t o, int64_t begin, int64_t end) {
+    if (x.inner == 1) return add_elements(count, position, src + o * count, out + o * x.n, alpha);
     Poller poll;
     for (int64_t j = 0; j < count; ++j, poll(end - begin)) {
       const T* from = src + (o * count + j) * x.inner;
@@ -352,12 +384,12 @@ void one_hot_kernel(const KernelArgs& a) {
 
 void add_index_kernels(Registry& r) {
   static const KernelRow kRows[] = {
-      {"gather", gather_kernel},
-      {"gather_backward", gather_backward_kernel},
+      {"gather", gather_kernel, kStridedInputs},
+      {"gather_backward", gather_backward_kernel, kStridedInputs},
       {"take_along_dim", take_along_kernel},
       {"pick", pick_kernel},
-      {"scatter", scatter_kernel},
-      {"scatter_add", scatter_add_kernel},
+      {"scatter", scatter_kernel, kStridedInputs},
+      {"scatter_add", scatter_add_kernel, kStridedInputs},
       {"index_select", index_select_kernel},
       {"index_select_backward", index_select_backward_kernel},
       {"take", take_kernel},

@@ -14,13 +14,16 @@ using namespace cpu;
 
 // --- scatter_reduce ---
 
+// NaN wins. Only it is worth a branch: which of two numbers is larger cannot be foreseen.
 template <class T>
 T larger(T a, T b) {
-  return a > b || a != a ? a : b;  // NaN wins
+  const T most = a > b ? a : b;
+  return a != a ? a : most;
 }
 template <class T>
 T smaller(T a, T b) {
-  return a < b || a != a ? a : b;
+  const T least = a < b ? a : b;
+  return a != a ? a : least;
 }
 
 // Returns the element that the reduction starts from.
@@ -217,7 +220,7 @@ void put_kernel(const KernelArgs& a) {
 
 void add_scatter_kernels(Registry& r) {
   static const KernelRow kRows[] = {
-      {"scatter_reduce", scatter_reduce_kernel},
+      {"scatter_reduce", scatter_reduce_kernel, kStridedInputs},
       {"index_put", index_put_kernel},
       {"flat_index", flat_index_kernel},
       {"put", put_kernel},

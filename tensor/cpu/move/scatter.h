@@ -25,11 +25,23 @@ struct Along {
   int64_t apart() const { return d == 0 || shape.size() < 2 ? 1 : shape[0]; }
 };
 
+// write(to[j], value of j) for a run of elements. `step` is 0 for one value, else 1.
+template <class T, class F>
+void write_run(T* to, const T* from, int64_t step, int64_t n, const F& write) {
+  if (step == 0) {
+    const T value = *from;
+    for (int64_t j = 0; j < n; ++j) write(to[j], value);
+  } else {
+    for (int64_t j = 0; j < n; ++j) write(to[j], from[j]);
+  }
+}
+
 // out[position] = or += src. Elements that may share a position are processed in the order of the index.
 template <class T, class P, class F>
 void scatter_rows(const Along& along, T* out, const Dims& index_strides, P position, const T* src,
                   const Dims& src_strides, F write) {
   const int64_t out_step = along.strides.back(), src_step = src_strides.back(), index_step = index_strides.back();
+  const bool whole = index_step == 0 && out_step == 1 && (src_step == 0 || src_step == 1);  // rows have one position
   const int64_t apart = along.apart(), rows = along.rows / apart;
   parallel_for(apart, kGrain / (rows * along.row) + 1, [&](int64_t begin, int64_t end) {
     RowWalk<3> walk(along.shape, {along.strides, index_strides, src_strides}, begin * rows);
@@ -39,8 +51,12 @@ void scatter_rows(const Along& along, T* out, const Dims& index_strides, P posit
       const T* from = src + walk.offset[2];
       for (int64_t first = 0; first < along.row; first += kGrain) {
         const int64_t end_of_block = std::min(along.row, first + kGrain);
-        for (int64_t j = first; j < end_of_block; ++j)
-          write(to[j * out_step + position(walk.offset[1] + j * index_step) * along.step], from[j * src_step]);
+        if (whole)
+          write_run(to + position(walk.offset[1]) * along.step + first, from + first * src_step, src_step,
+                    end_of_block - first, write);
+        else
+          for (int64_t j = first; j < end_of_block; ++j)
+            write(to[j * out_step + position(walk.offset[1] + j * index_step) * along.step], from[j * src_step]);
         poll(4 * (end_of_block - first));
       }
     }
