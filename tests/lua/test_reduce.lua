@@ -290,3 +290,35 @@ t.test("sums of computed values over strided operands, as in eager mode", functi
     end
   end
 end)
+
+t.test("reductions over few wide rows are those of the rows one after another", function()
+  local folds = {amax = pg.maximum, amin = pg.minimum, sum = pg.add, prod = pg.mul}
+  for _, dtype in ipairs{"uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64"} do
+    local float = dtype:find("float")
+    for _, shape in ipairs{{1, 3, 2100}, {2, 5, 70}, {3, 2, 1030}, {1, 40, 64}, {2, 300, 65}} do
+      local x = float and pg.randn(shape) or pg.randint(0, 100, shape)
+      x = x:to(dtype)
+      if float then
+        x[{1, 1, {1, 3}}] = pg.tensor{0 / 0, math.huge, -math.huge}:to(dtype)
+        x[{1, shape[2], 5}] = 0 / 0
+      end
+      for op, fold in pairs(folds) do
+        local exact = op == "amax" or op == "amin"
+        local whole = float and not exact and x:to("float64") or exact and x or x:to("int64")
+        local expected = whole:select(2, 1)
+        for r = 2, shape[2] do expected = fold(expected, whole:select(2, r)) end
+        local got, what = x[op](x, 2), op .. " " .. dtype .. " " .. table.concat(shape, "x")
+        if float and not exact then
+          local size = dtype == "float16" and 2e-3 or dtype == "bfloat16" and 1e-2 or 1e-5
+          t.close(got:to("float64"), expected:to(dtype):to("float64"), {rtol = size, atol = 20 * size, what = what})
+        else
+          t.equal(got, expected:to(got.dtype), what)
+        end
+      end
+      if float then
+        t.close(x:mean(2):to("float64"), (x:to("float64"):sum(2) / shape[2]):to(dtype):to("float64"),
+                {rtol = dtype == "bfloat16" and 1e-2 or 2e-3, atol = 1e-5})
+      end
+    end
+  end
+end)

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tensor/cpu/half.h"
+#include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/parallel.h"
 #include "tensor/small_vector.h"
@@ -252,15 +253,23 @@ class Reducer {
 
   // --- The innermost axis is kept: the totals of a tile of outputs accumulate row after row ---
 
-  // Combines rows [begin, end) of the reduced positions, for `width` outputs from in_offset on.
-  void add_rows(Total* totals, int64_t in_offset, int64_t begin, int64_t end, int64_t width) const {
+  // Calls f(in_offset, stride, n) for runs of n rows at equal distances, of rows [begin, end) of the reduced positions.
+  template <class F>
+  void over_even_rows(int64_t begin, int64_t end, const F& f) const {
     const Axis row = reduced_.empty() ? Axis{1, 0, 0, true} : reduced_[reduced_.size() - 1];
     const int64_t last = row.size, stride = row.in_stride;
     while (begin < end) {
       const int64_t n = std::min(end, begin - begin % last + last) - begin;
-      add_even_rows(totals, in_offset + place_of(reduced_, begin).in, stride, n, width);
+      f(place_of(reduced_, begin).in, stride, n);
       begin += n;
     }
+  }
+
+  // Combines rows [begin, end) of the reduced positions, for `width` outputs from in_offset on.
+  void add_rows(Total* totals, int64_t in_offset, int64_t begin, int64_t end, int64_t width) const {
+    over_even_rows(begin, end, [&](int64_t offset, int64_t stride, int64_t n) {
+      add_even_rows(totals, in_offset + offset, stride, n, width);
+    });
   }
 
   void add_even_rows(Total* totals, int64_t in_offset, int64_t stride, int64_t n, int64_t width) const {
@@ -298,16 +307,66 @@ class Reducer {
     const int64_t tiles = (inner_.size + kReduceTile - 1) / kReduceTile, tasks = kept_count_ * tiles;
     const int64_t width = std::min(inner_.size, kReduceTile);
     if (reduces_in_chunks(tasks, reduced_count_ * width)) return reduce_outer_in_chunks();
+    const PlainRows plain = rows_without_totals();
     parallel_for(tasks, kGrain / (reduced_count_ * width) + 1, [&](int64_t begin, int64_t end) {
-      Total totals[kReduceTile];
       for (int64_t i = begin; i < end; ++i) {
         const int64_t first = i % tiles * kReduceTile, n = std::min(kReduceTile, inner_.size - first);
-        const Place place = place_of(kept_, i / tiles);
-        std::fill(totals, totals + n, loops_.init);
-        add_rows(totals, place.in + first * inner_.in_stride, 0, reduced_count_, n);
-        store(place.out + first * inner_.out_stride, inner_.out_stride, totals, n);
+        Place place = place_of(kept_, i / tiles);
+        place.in += first * inner_.in_stride, place.out += first * inner_.out_stride;
+        if (plain)
+          reduce_plain_tile(plain, place, n);
+        else
+          reduce_tile(place, n);
       }
     });
+  }
+
+  void reduce_tile(const Place& place, int64_t n) const {
+    Total totals[kReduceTile];
+    std::fill(totals, totals + n, loops_.init);
+    add_rows(totals, place.in, 0, reduced_count_, n);
+    store(place.out, inner_.out_stride, totals, n);
+  }
+
+  // The loops for wide rows whose totals are exact in the element type: extremes, and what is added up in it anyway
+  // because the rows are few. Null for others.
+  PlainRows rows_without_totals() const {
+    constexpr int64_t kWide = 64;
+    const bool gapless = inner_.in_stride == 1 && inner_.out_stride == 1 && inner_.size >= kWide;
+    if (!gapless || in_type_ != out_type_) return nullptr;
+    const bool half = is_half(in_type_), extreme = reduction_.op == ReduceOp::kMax || reduction_.op == ReduceOp::kMin;
+    const int64_t most = half ? kRunBlock / std::min(inner_.size, kReduceTile) : kReduceRows;
+    const bool few = reduced_.size() <= 1 && reduced_count_ <= most;
+    return few || extreme ? plain_rows(reduction_.op, half ? compute_ : in_type_) : nullptr;
+  }
+
+  void reduce_plain_tile(PlainRows plain, const Place& place, int64_t n) const {
+    if (is_half(in_type_)) return reduce_half_tile(plain, place, n);
+    char* const to = out_ + place.out * size_of(out_type_);
+    bool start = true;
+    over_even_rows(0, reduced_count_, [&](int64_t offset, int64_t stride, int64_t rows) {
+      plain(to, start, at(place.in + offset), stride, rows, n);
+      start = false;
+    });
+    if (reduction_.finish != Finish::kScale) return;
+    out_type_ == DType::kFloat64 ? scale(reinterpret_cast<double*>(to), n) : scale(reinterpret_cast<float*>(to), n);
+  }
+
+  void reduce_half_tile(PlainRows plain, const Place& place, int64_t n) const {
+    alignas(64) float totals[kReduceTile], buffer[kRunBlock];
+    const int64_t rows = kRunBlock / n;
+    for (int64_t r = 0; r < reduced_count_; r += rows) {
+      const int64_t m = std::min(rows, reduced_count_ - r);
+      for (int64_t i = 0; i < m; ++i) fetch_(at(place.in + place_of(reduced_, r + i).in), 1, n, buffer + i * n);
+      plain(totals, r == 0, buffer, n, m, n);
+    }
+    if (reduction_.finish == Finish::kScale) scale(totals, n);
+    convert(DType::kFloat32, totals, out_type_, out_ + place.out * size_of(out_type_), n);
+  }
+
+  template <class T>
+  void scale(T* totals, int64_t n) const {
+    for (int64_t i = 0; i < n; ++i) totals[i] = T(double(totals[i]) * reduction_.factor);
   }
 
   void reduce_outer_in_chunks() const {

@@ -118,7 +118,10 @@ struct Extreme {
   }
   template <class V>
   static HWY_INLINE V vec_step(V a, V x) {  // the result is NaN if either is
-    return hn::IfThenElse(hn::IsNaN(x), x, kMax ? max_or_second(x, a) : min_or_second(x, a));
+    if constexpr (kIsFloat<hn::TFromV<V>>)
+      return hn::IfThenElse(hn::IsNaN(x), x, kMax ? max_or_second(x, a) : min_or_second(x, a));
+    else
+      return kMax ? hn::Max(a, x) : hn::Min(a, x);
   }
   template <class V>
   static HWY_INLINE V vec_join(V a, V b) {
@@ -150,6 +153,8 @@ template <class Op, class T>
 constexpr bool kVector = kIsFloat<T> && !std::is_same_v<Op, Count>;
 template <class Op>
 constexpr bool kExtreme = std::is_same_v<Op, Max> || std::is_same_v<Op, Min>;
+template <class Op, class T>
+constexpr bool kVectorRows = kVector<Op, T> || kExtreme<Op>;
 template <class Op, class T>
 using OpTotal = std::conditional_t<std::is_same_v<Op, Count>, int64_t, TotalOf<T>>;
 
@@ -336,7 +341,7 @@ HWY_INLINE void several_rows(T* HWY_RESTRICT acc, const T* HWY_RESTRICT p, int64
 template <class Op, class T, class A>
 HWY_INLINE void one_row(A* HWY_RESTRICT acc, const T* HWY_RESTRICT p, int64_t width) {
   int64_t j = 0;
-  if constexpr (kVector<Op, T>) {
+  if constexpr (kVectorRows<Op, T>) {
     const hn::ScalableTag<T> d;
     const int64_t lanes = hn::Lanes(d);
     for (; j + lanes <= width; j += lanes)
@@ -345,16 +350,20 @@ HWY_INLINE void one_row(A* HWY_RESTRICT acc, const T* HWY_RESTRICT p, int64_t wi
   for (; j < width; ++j) acc[j] = Op::step(acc[j], p[j]);
 }
 
+template <class Op, class T, class A>
+HWY_INLINE void add_rows(A* acc, const T* p, int64_t stride, int64_t count, int64_t width) {
+  int64_t r = 0;
+  if constexpr (kVectorRows<Op, T>)
+    for (; r + kRowsAtOnce <= count; r += kRowsAtOnce) several_rows<Op, T>(acc, p + r * stride, stride, width);
+  for (; r < count; ++r) one_row<Op, T, A>(acc, p + r * stride, width);
+}
+
 template <class Op, class T>
 void rows(Total* totals, const void* data, int64_t stride, int64_t count, int64_t width) {
   using A = typename Op::template Acc<T>;
-  const T* p = static_cast<const T*>(data);
   alignas(64) A acc[kReduceTile];
   std::fill(acc, acc + width, Op::template init<A>());
-  int64_t r = 0;
-  if constexpr (kVector<Op, T>)
-    for (; r + kRowsAtOnce <= count; r += kRowsAtOnce) several_rows<Op, T>(acc, p + r * stride, stride, width);
-  for (; r < count; ++r) one_row<Op, T, A>(acc, p + r * stride, width);
+  add_rows<Op>(acc, static_cast<const T*>(data), stride, count, width);
   for (int64_t j = 0; j < width; ++j) take<Op, T>(totals[j], acc[j]);
 }
 
@@ -404,6 +413,43 @@ ReduceLoops find_loops(ReduceOp op, DType t) {
   }
 }
 
+template <class Op, class T>
+void rows_in_type(void* acc, bool start, const void* p, int64_t stride, int64_t count, int64_t width) {
+  T* const to = static_cast<T*>(acc);
+  if (start) std::fill(to, to + width, Op::template init<T>());
+  add_rows<Op>(to, static_cast<const T*>(p), stride, count, width);
+}
+
+template <class Op>
+PlainRows plain_of_type(DType t) {
+  if (t == DType::kFloat32) return rows_in_type<Op, float>;
+  if (t == DType::kFloat64) return rows_in_type<Op, double>;
+  if constexpr (kExtreme<Op>) {
+    if (t == DType::kBool || t == DType::kUInt8) return rows_in_type<Op, uint8_t>;
+    if (t == DType::kInt8) return rows_in_type<Op, int8_t>;
+    if (t == DType::kInt32) return rows_in_type<Op, int32_t>;
+    if (t == DType::kInt64) return rows_in_type<Op, int64_t>;
+  }
+  return nullptr;
+}
+
+PlainRows find_plain_rows(ReduceOp op, DType t) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return plain_of_type<Sum>(t);
+    case ReduceOp::kProd:
+      return plain_of_type<Prod>(t);
+    case ReduceOp::kMax:
+      return plain_of_type<Max>(t);
+    case ReduceOp::kMin:
+      return plain_of_type<Min>(t);
+    case ReduceOp::kSumSquares:
+      return plain_of_type<SumSquares>(t);
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace pg::cpu
 HWY_AFTER_NAMESPACE();
@@ -411,6 +457,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace pg::cpu {
 HWY_EXPORT(find_loops);
+HWY_EXPORT(find_plain_rows);
+PlainRows plain_rows(ReduceOp op, DType type) { return HWY_DYNAMIC_DISPATCH(find_plain_rows)(op, type); }
 ReduceLoops reduce_loops(ReduceOp op, DType compute) { return HWY_DYNAMIC_DISPATCH(find_loops)(op, compute); }
 }  // namespace pg::cpu
 #endif
