@@ -163,6 +163,7 @@ t.test("sort is stable in lines of any length, with NaN last", function()
     local few, wide = pg.randint(-9, 10, {n}), pg.randn(n) * pg.randint(-30, 31, {n}):float():exp2()
     local zeros = pg.where(few:gt(0), 0, pg.where(few:lt(-4), -0.0, wide))
     for _, x in ipairs{few, few * 2 ^ 40, few:to("int8"), few:to("int32"), few:gt(0), wide, wide:double(), wide:to("float16"),
+      wide:to("bfloat16"), pg.where(few:eq(3), 0 / 0, few / 4 * -1):to("float16"), pg.where(few:eq(3), -(0 / 0), few / 4):to("bfloat16"),
       zeros, pg.where(few:eq(3), 0 / 0, zeros), pg.where(few:eq(3), 0 / 0, zeros):double(), -wide:abs(), few:float() * 0} do
       for _, descending in ipairs{false, true} do
         local values, indices = x:sort{dim = 1, descending = descending}
@@ -181,13 +182,15 @@ t.test("topk gives the head of the stable sort, whatever the order", function()
   local holes = pg.where(whole:gt(38), 0 / 0, signed)
   for _, x in ipairs{whole, whole:to("int8"), rising, -rising, rising:float(), holes, holes:double(), holes:to("float16"),
     -holes, pg.where(whole:gt(-38), 0 / 0, signed), pg.zeros(3, 600), whole:gt(35)} do
-    for _, k in ipairs{1, 3, 30, 100} do
+    for _, k in ipairs{1, 3, 16, 17, 30, 100} do
       for _, largest in ipairs{true, false} do
         local values, indices = x:sort{dim = 2, descending = largest}
         local v, i = x:topk(k, {largest = largest})
         t.equal(i, indices:narrow(2, 1, k))
         t.equal(v, values:narrow(2, 1, k))
         t.equal((select(2, x:t():contiguous():topk(k, 1, largest))), i:t())
+        local short = x:narrow(2, 1, 2 * k + k % 3)
+        t.equal((select(2, short:topk(k, {largest = largest}))), (select(2, short:sort{dim = 2, descending = largest})):narrow(2, 1, k))
       end
     end
   end

@@ -48,35 +48,69 @@ bool any_before(const T* values, T limit, bool descending) {
   return found != 0;
 }
 
+constexpr int64_t kSelectBlock = 16;
+
+// Calls f(begin, end) for the blocks of n values that may have one before `limit()`, a pointer that is null while all
+// do.
+template <class T, class Limit, class F>
+void over_candidates(const T* values, int64_t n, bool descending, const Limit& limit, const F& f) {
+  Poller poll;
+  for (int64_t at = 0; at < n; at += kSelectBlock) {
+    poll(kSelectBlock);
+    const int64_t end = std::min(n, at + kSelectBlock);
+    const T* const last = limit();
+    if (last && end - at == kSelectBlock && !any_before<kSelectBlock>(values + at, *last, descending)) continue;
+    f(at, end);
+  }
+}
+
+template <class Item, class T>
+Item item_of(const T* values, int64_t i, bool descending) {
+  const auto key = key_of(values[i]);
+  return Item(descending ? decltype(key)(~key) : key, i);
+}
+
+// Sets `items` to the first `keep` of n sorted values, by putting each into its place among the first so far.
+template <class Item, class T>
+void select_few(const T* values, int64_t n, bool descending, int64_t keep, Item* items) {
+  int64_t count = 0;
+  const auto limit = [&] { return count < keep ? nullptr : values + items[keep - 1].position(); };
+  over_candidates(values, n, descending, limit, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Item item = item_of<Item>(values, i, descending);
+      if (count == keep && !(item < items[keep - 1])) continue;
+      int64_t at = count < keep ? count++ : keep - 1;
+      for (; at > 0 && item < items[at - 1]; --at) items[at] = items[at - 1];
+      items[at] = item;
+    }
+  });
+}
+
 // Sets `items` to the first `keep` of n sorted values, by choosing those that come before the last of the first `keep`
 // so far. Few blocks of values have one when `keep` is small.
 template <class Item, class T>
 void select_line(const T* values, int64_t n, bool descending, int64_t keep, WorkVector<Item>& items) {
-  constexpr int64_t kBlock = 16;
   Poller poll;
   const std::less<Item> less;
   const PolledOrder order(less, poll);
-  const int64_t most = 2 * keep + kBlock;
+  const int64_t most = 2 * keep + kSelectBlock;
   const auto drop_others = [&] {
     std::nth_element(items.begin(), items.begin() + (keep - 1), items.end(), order);
     items.resize(size_t(keep));
   };
   items.clear();
-  items.reserve(size_t(most + kBlock));
+  items.reserve(size_t(most + kSelectBlock));
   std::optional<Item> last;
-  for (int64_t at = 0; at < n; at += kBlock) {
-    poll(kBlock);
-    const int64_t end = std::min(n, at + kBlock);
-    if (last && end - at == kBlock && !any_before<kBlock>(values + at, values[last->position()], descending)) continue;
-    for (int64_t i = at; i < end; ++i) {
-      const auto key = key_of(values[i]);
-      const Item item(descending ? decltype(key)(~key) : key, i);
+  const auto limit = [&] { return last ? values + last->position() : nullptr; };
+  over_candidates(values, n, descending, limit, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Item item = item_of<Item>(values, i, descending);
       if (!last || item < *last) items.push_back(item);
     }
-    if (int64_t(items.size()) < most) continue;
+    if (int64_t(items.size()) < most) return;
     drop_others();
     last = items.back();
-  }
+  });
   if (int64_t(items.size()) > keep) drop_others();
   std::sort(items.begin(), items.end(), order);
 }
@@ -86,21 +120,28 @@ template <class Item>
 class LineSorter {
  public:
   LineSorter(int64_t n, int64_t keep)
-      : n_(n), keep_(keep), selects_(keep < n / 16), memory_(selects_ ? 0 : times(2, n)) {}
+      : n_(n),
+        keep_(keep),
+        few_(keep <= kFew && keep <= n / 2),
+        selects_(keep < n / 16),
+        memory_(few_       ? keep
+                : selects_ ? 0
+                           : times(2, n)) {}
 
   // The first `keep` items of the sorted values, valid until the next call.
   template <class T>
   const Item* sort(const T* values, bool descending) {
-    if (selects_) {
-      select_line(values, n_, descending, keep_, few_);
-      return few_.data();
-    }
     Item* items = memory_;
-    Poller poll;
-    for (int64_t i = 0; i < n_; ++i, poll()) {
-      const auto key = key_of(values[i]);
-      items[i] = Item(descending ? decltype(key)(~key) : key, i);
+    if (few_) {
+      select_few(values, n_, descending, keep_, items);
+      return items;
     }
+    if (selects_) {
+      select_line(values, n_, descending, keep_, selected_);
+      return selected_.data();
+    }
+    Poller poll;
+    for (int64_t i = 0; i < n_; ++i, poll()) items[i] = item_of<Item>(values, i, descending);
     if (n_ >= 128) return sort_by_digits(items, items + n_, n_);
     // Counting digits would cost more.
     if (keep_ < n_) std::nth_element(items, items + keep_, items + n_);
@@ -109,10 +150,11 @@ class LineSorter {
   }
 
  private:
+  static constexpr int64_t kFew = 16;  // more take longer to put into their places
   const int64_t n_, keep_;
-  const bool selects_;
+  const bool few_, selects_;
   const Scratch<Item> memory_;
-  WorkVector<Item> few_;
+  WorkVector<Item> selected_;
 };
 
 // Sorts the lines of dim d and writes the first `keep` values and positions of each. `values` may be absent.

@@ -22,8 +22,14 @@ inline uint64_t key_of(double v) {
   const uint64_t bits = std::bit_cast<uint64_t>(v == 0 ? 0.0 : v);
   return bits ^ (uint64_t(int64_t(bits) >> 63) | uint64_t(1) << 63);
 }
-inline uint32_t key_of(Half v) { return key_of(float(v)); }
-inline uint32_t key_of(BFloat16 v) { return key_of(float(v)); }
+// The same from the bits of a half, of which those above `infinity` are NaN, in the upper bits of the key.
+inline uint32_t key_of_half(uint32_t bits, uint32_t infinity) {
+  const uint32_t size = bits & 0x7fff, sign = -(bits >> 15);
+  const uint32_t key = size == 0 ? 0x8000 : bits ^ (sign | 0x8000);
+  return (size > infinity ? 0xffff : key) << 16;
+}
+inline uint32_t key_of(Half v) { return key_of_half(v.bits, 0x7c00); }
+inline uint32_t key_of(BFloat16 v) { return key_of_half(v.bits, 0x7f80); }
 inline uint32_t key_of(bool v) { return v; }
 inline uint32_t key_of(uint8_t v) { return v; }
 inline uint32_t key_of(int8_t v) { return uint32_t(int32_t(v)) ^ 0x80000000u; }
