@@ -84,3 +84,20 @@ t.test("dropout follows the mode, keeps the mean, and its gradient has the same 
   t.equal(x.grad, z:detach())
   t.equal(pg.predict_mode(function() return x:dropout(0.5) end):equal(x), true)
 end)
+
+t.test("randperm is the Fisher-Yates shuffle of the bits that randint draws, short and long", function()
+  for _, n in ipairs{1, 2, 17, 1000, 32768, 32769, 65600} do
+    pg.manual_seed(n)
+    local bits = pg.randint(0, 2 ^ 53 - 1, {n}):totable()
+    local expected = {}
+    for i = 1, n do expected[i] = i end
+    for i = n, 2, -1 do
+      local j = math.floor(bits[i] * (i / 2 ^ 53)) + 1
+      expected[i], expected[j] = expected[j], expected[i]
+    end
+    for _, dtype in ipairs{"int64", "int32", "float64"} do
+      pg.manual_seed(n)
+      t.equal(pg.randperm(n, {dtype = dtype}), pg.tensor(expected, {dtype = dtype}), dtype .. " " .. n)
+    end
+  end
+end)

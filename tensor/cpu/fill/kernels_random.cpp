@@ -76,18 +76,19 @@ struct Words {
   uint64_t wide(int i, int stream = 0) const { return uint64_t(word[stream][i]) << 32 | word[stream + 1][i]; }
 };
 
-// Calls make(words, T* values) for each group and stores the values whose index is in [0, n).
+// Calls make(words, T* values) for each group and stores the values whose index is in [first, first + n).
 template <class T, class Make>
-HWY_INLINE void generate(const RandomKey& key, int streams, int64_t n, T* out, Make make) {
+HWY_INLINE void generate(const RandomKey& key, int streams, int64_t first, int64_t n, T* out, Make make) {
   parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
     Words words;
     alignas(64) T values[kGroup];
-    for (int64_t pos = begin; pos < end;) {
-      const int64_t group = pos / kGroup, skip = pos - group * kGroup, count = std::min(end - pos, kGroup - skip);
+    for (int64_t at = begin; at < end;) {
+      const int64_t group = (first + at) / kGroup, skip = (first + at) % kGroup,
+                    count = std::min(end - at, kGroup - skip);
       words.draw(key, group, streams);
       make(words, values);
-      std::copy_n(values + skip, count, out + pos);
-      pos += count;
+      std::copy_n(values + skip, count, out + at);
+      at += count;
     }
   });
 }
@@ -96,7 +97,7 @@ HWY_INLINE void generate(const RandomKey& key, int streams, int64_t n, T* out, M
 template <class T>
 void uniform(const RandomKey& key, int64_t n, void* out) {
   constexpr int bits = std::is_same_v<T, Half> ? 11 : std::is_same_v<T, BFloat16> ? 8 : 24;
-  generate(key, std::is_same_v<T, double> ? 2 : 1, n, static_cast<T*>(out), [](const Words& w, T* v) {
+  generate(key, std::is_same_v<T, double> ? 2 : 1, 0, n, static_cast<T*>(out), [](const Words& w, T* v) {
     for (int i = 0; i < kGroup; ++i) {
       if constexpr (std::is_same_v<T, double>)
         v[i] = double(int64_t(w.wide(i) >> 11)) * 0x1p-53;
@@ -128,7 +129,7 @@ HWY_INLINE void normal_group(const Words& w, T* v) {
 
 template <class T>
 void normal(const RandomKey& key, int64_t n, void* out) {
-  generate(key, std::is_same_v<T, double> ? 4 : 2, n, static_cast<T*>(out), [](const Words& w, T* v) {
+  generate(key, std::is_same_v<T, double> ? 4 : 2, 0, n, static_cast<T*>(out), [](const Words& w, T* v) {
     if constexpr (std::is_floating_point_v<T>) {
       normal_group(w, v);
     } else {
@@ -155,9 +156,9 @@ void fill_normal(DType t, const RandomKey& key, int64_t n, void* out) {
   visit_floating(t, [&](auto tag) { normal<typename decltype(tag)::type>(key, n, out); });
 }
 
-// 53 random bits per element, for kernels that run element by element.
-void fill_bits(const RandomKey& key, int64_t n, uint64_t* out) {
-  generate(key, 2, n, out, [](const Words& w, uint64_t* v) {
+// 64 random bits for each of n elements from `first` on, for kernels that run element by element.
+void fill_bits(const RandomKey& key, int64_t first, int64_t n, uint64_t* out) {
+  generate(key, 2, first, n, out, [](const Words& w, uint64_t* v) {
     for (int i = 0; i < kGroup; ++i) v[i] = w.wide(i);
   });
 }
@@ -268,7 +269,7 @@ void dropout_kernel(const KernelArgs& a) {
 WorkVector<uint64_t> bits(const RandomKey& key, int64_t n) {
   using namespace cpu;
   WorkVector<uint64_t> out(static_cast<size_t>(n));
-  HWY_DYNAMIC_DISPATCH(fill_bits)(key, n, out.data());
+  HWY_DYNAMIC_DISPATCH(fill_bits)(key, 0, n, out.data());
   return out;
 }
 
@@ -296,18 +297,38 @@ void randint_kernel(const KernelArgs& a) {
 
 constexpr int64_t kMissWork = 8;  // of an element that is rarely in a cache, or of a logarithm
 
-// The Fisher-Yates shuffle.
+// The Fisher-Yates shuffle, in blocks of elements from the last one on.
+template <class T>
+void shuffle(const RandomKey& key, T* order, int64_t n) {
+  constexpr int64_t kBlock = 32 << 10, kAhead = 16;
+  WorkVector<uint64_t> other(size_t(std::min(kBlock, n)));  // the positions to swap with
+  Poller poll;
+  for (int64_t end = n; end > 0; end -= kBlock) {
+    const int64_t begin = std::max<int64_t>(end - kBlock, 0), count = end - begin;
+    HWY_DYNAMIC_DISPATCH(cpu::fill_bits)(key, begin, count, other.data());
+    for (int64_t i = 0; i < count; ++i) other[size_t(i)] = below(uint64_t(begin + i) + 1, other[size_t(i)]);
+    for (int64_t i = count - 1; i >= 0; --i, poll(kMissWork)) {
+      __builtin_prefetch(order + other[size_t(std::max<int64_t>(i - kAhead, 0))], 1);
+      std::swap(order[begin + i], order[other[size_t(i)]]);
+    }
+  }
+}
+
 void randperm_kernel(const KernelArgs& a) {
   const View& out = a.out[0];
   const int64_t n = out.numel(), base = a.attr<int64_t>("index_base");
-  const WorkVector<uint64_t> random = bits(key_of(a), n);
-  WorkVector<int64_t> order(static_cast<size_t>(n));
-  Poller poll;
-  for (int64_t i = 0; i < n; ++i, poll()) order[size_t(i)] = i + base;
-  for (int64_t i = n - 1; i > 0; --i, poll(kMissWork))
-    std::swap(order[size_t(i)], order[below(uint64_t(i) + 1, random[size_t(i)])]);
-  for (int64_t i = 0; i < n; ++i, poll())
-    store_number(out.dtype(), out.as<char>() + i * size_of(out.dtype()), double(order[size_t(i)]));
+  visit_dtype(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* const order = out.as<T>();
+    in_polled_blocks(n, 1 << 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        if constexpr (std::is_arithmetic_v<T>)
+          order[i] = T(i + base);
+        else
+          order[i] = T(float(i + base));
+    });
+    shuffle(key_of(a), order, n);
+  });
 }
 
 double unit(uint64_t random) { return double(random >> 11) * 0x1p-53; }
