@@ -322,3 +322,31 @@ t.test("reductions over few wide rows are those of the rows one after another", 
     end
   end
 end)
+
+t.test("argmax and argmin of short rows are the first extremes, or the first NaN", function()
+  for _, n in ipairs{1, 2, 3, 8, 12, 13} do
+    for _, count in ipairs{1, 64, 131} do
+      local whole = pg.randint(-3, 3, {count, n})
+      for _, dtype in ipairs{"float32", "float64", "float16", "bfloat16", "int64", "int8"} do
+        local x = whole:to(dtype)
+        if dtype:find("float") then x = pg.where(pg.rand(count, n):lt(0.1), 0 / 0, x):to(dtype) end
+        for _, op in ipairs{"argmax", "argmin"} do
+          local expected = {}
+          for r, row in ipairs(x:totable()) do
+            local at = 1
+            for c, v in ipairs(row) do
+              local best = row[at]
+              if best == best and (v ~= v or (op == "argmax" and v > best) or (op == "argmin" and v < best)) then at = c end
+            end
+            expected[r] = at
+          end
+          local what = op .. " " .. dtype .. " " .. count .. "x" .. n
+          t.equal(x[op](x, 2):totable(), expected, what)
+          local values, indices = x[op:sub(4)](x, 2)
+          t.equal(indices:totable(), expected, what)
+          t.equal(values, x:gather(2, indices:reshape{count, 1}):squeeze(2), what)
+        end
+      end
+    end
+  end
+end)

@@ -123,19 +123,34 @@ void extremes_of_columns(const T* x, int64_t n, int64_t stride, int64_t width, i
   }
 }
 
+// Computes the extremes of `count` rows of n elements. Short rows of floats are turned to columns, some at a time.
+template <bool kMax, class T>
+void extremes_of_rows(const T* x, int64_t n, int64_t count, int64_t* at) {
+  constexpr int64_t kShort = 12, kRows = 64;
+  if ((!kVectorized<T> && !kHalf<T>) || n > kShort) {
+    for (int64_t r = 0; r < count; ++r) at[r] = extreme_of_row<kMax>(x + r * n, n);
+    return;
+  }
+  T columns[kShort * kRows];
+  for (int64_t first = 0; first < count; first += kRows) {
+    const int64_t m = std::min(kRows, count - first);
+    for (int64_t c = 0; c < n; ++c)
+      for (int64_t r = 0; r < m; ++r) columns[c * kRows + r] = x[(first + r) * n + c];
+    extremes_of_columns<kMax>(columns, n, kRows, m, at + first);
+  }
+}
+
 // Writes positions, which count from `base`, to `indices`, and the elements there to `values` unless it is null.
 template <bool kMax, class T>
 void extremes(const T* x, const Lines& lines, int64_t base, T* values, int64_t* indices) {
   const auto [outer, n, inner] = lines;
   parallel_for(outer, (64 << 10) / std::max<int64_t>(n * inner, 1) + 1,
                [&, n = n, inner = inner](int64_t begin, int64_t end) {
+                 if (inner == 1) extremes_of_rows<kMax>(x + begin * n, n, end - begin, indices + begin);
                  for (int64_t o = begin; o < end; ++o) {
                    const T* from = x + o * n * inner;
                    int64_t* to = indices + o * inner;
-                   if (inner == 1)
-                     *to = extreme_of_row<kMax>(from, n);
-                   else
-                     extremes_of_columns<kMax>(from, n, inner, inner, to);
+                   if (inner != 1) extremes_of_columns<kMax>(from, n, inner, inner, to);
                    for (int64_t j = 0; j < inner; ++j) {
                      if (values) values[o * inner + j] = from[to[j] * inner + j];
                      to[j] += base;
