@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include "vm/args.h"
 #include "vm/trace.h"
@@ -191,21 +192,25 @@ int new_tensor(lua_State* L, State& state) {
   return 1;
 }
 
+// Pushes an int64 as cdata.
+void push_cdata(lua_State* L, int64_t v) {
+  const std::string code = v == INT64_MIN ? "return -9223372036854775807LL - 1LL" : fmt::format("return {}LL", v);
+  int status = luaL_loadstring(L, code.c_str());
+  if (!status) status = lua_pcall(L, 0, 1, 0);
+  if (status == LUA_ERRMEM) throw std::bad_alloc();
+  if (status) throw Error(fmt::format("item: the int64 {} does not fit a number, and FFI is off", v));
+}
+
 // Pushes one element: a number, a boolean, or an int64 cdata if beyond 2^53.
+template <class T>
+void push_element(lua_State* L, T v) {
+  if constexpr (std::is_same_v<T, bool>) return lua_pushboolean(L, v);
+  if constexpr (std::is_same_v<T, int64_t>)
+    if (v > (int64_t(1) << 53) || v < -(int64_t(1) << 53)) return push_cdata(L, v);
+  lua_pushnumber(L, double(v));
+}
 void push_element(lua_State* L, DType dtype, const void* at) {
-  if (dtype == DType::kBool) return lua_pushboolean(L, *static_cast<const bool*>(at));
-  if (dtype == DType::kInt64) {
-    const int64_t v = *static_cast<const int64_t*>(at);
-    if (v > (int64_t(1) << 53) || v < -(int64_t(1) << 53)) {
-      const std::string code = v == INT64_MIN ? "return -9223372036854775807LL - 1LL" : fmt::format("return {}LL", v);
-      int status = luaL_loadstring(L, code.c_str());
-      if (!status) status = lua_pcall(L, 0, 1, 0);
-      if (status == LUA_ERRMEM) throw std::bad_alloc();
-      if (status) throw Error(fmt::format("item: the int64 {} does not fit a number, and FFI is off", v));
-      return;
-    }
-  }
-  lua_pushnumber(L, load_number(dtype, at));
+  visit_dtype(dtype, [&](auto tag) { push_element(L, *static_cast<const typename decltype(tag)::type*>(at)); });
 }
 
 int item_of(lua_State* L, State& state) {
@@ -217,6 +222,19 @@ int item_of(lua_State* L, State& state) {
   return 1;
 }
 
+// Sets the elements of the list on the stack to those at `at`.
+void set_elements(lua_State* L, Context& ctx, ElementPoll& poll, DType dtype, const char* at, int64_t n) {
+  visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* from = reinterpret_cast<const T*>(at);
+    for (int64_t i = 0; i < n; ++i) {
+      poll(ctx);
+      push_element(L, from[i]);
+      lua_rawseti(L, -2, int(i + 1));
+    }
+  });
+}
+
 const char* push_nested(lua_State* L, Context& ctx, ElementPoll& poll, const Value& v, int dim, const char* at) {
   if (dim == v.rank()) {
     push_element(L, v.dtype(), at);
@@ -224,6 +242,10 @@ const char* push_nested(lua_State* L, Context& ctx, ElementPoll& poll, const Val
   }
   const int64_t n = v.shape()[dim];
   lua_createtable(L, int(std::min<int64_t>(n, 1 << 26)), 0);
+  if (dim == v.rank() - 1) {
+    set_elements(L, ctx, poll, v.dtype(), at, n);
+    return at + n * size_of(v.dtype());
+  }
   for (int64_t i = 1; i <= n; ++i) {
     poll(ctx);
     at = push_nested(L, ctx, poll, v, dim + 1, at);
