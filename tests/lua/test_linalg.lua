@@ -36,6 +36,28 @@ t.test("empty products are zeros", function()
   t.equal(pg.zeros(2, 0):linear(pg.ones(3, 0), pg.ones(3)):totable(), {{1, 1, 1}, {1, 1, 1}})
 end)
 
+t.test("batches of small products are sums of products, in any layout", function()
+  local function exact(a, b) return (a:double():unsqueeze(4) * b:double():unsqueeze(2)):sum(3) end
+  for _, count in ipairs{1, 7, 8, 19} do
+    for m = 1, 5 do
+      for n = 1, 5 do
+        for _, k in ipairs{1, 2, 3, 4, 9, 70} do
+          local a, b = pg.randn(count, m, k), pg.randn(count, k, n)
+          local what = table.concat({count, m, k, n}, " ")
+          local expected = exact(a, b)
+          local function check(x, y) t.close(x:bmm(y):double(), expected, {rtol = 1e-5, atol = 2e-5, what = what}) end
+          local a_t, b_t = a:transpose(2, 3):contiguous():transpose(2, 3), b:transpose(2, 3):contiguous():transpose(2, 3)
+          check(a, b)
+          check(a_t, b)
+          check(a, b_t)
+          check(a_t, b_t)
+          t.close((a:matmul(b[1])):double(), exact(a, b[{{1, 1}}]:expand{count, k, n}), {rtol = 1e-5, atol = 2e-5, what = what})
+        end
+      end
+    end
+  end
+end)
+
 t.test("dot transposes, outer and addmm", function()
   local a, b = range(3, 2), range(3, 4)
   t.equal(a:dot(b, {transpose_a = true}):totable(), a:t():matmul(b):totable())

@@ -246,6 +246,15 @@ void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w
     parallel_for(units, grain, part);
 }
 
+// Whether products are too small for vectors: several of them are computed together, element by element.
+bool are_small(Path path, const Problem& p) {
+  constexpr int64_t kColumns = 4, kMacs = 256;
+  if (path != Path::kRows) return false;
+  return p.n <= kColumns && (p.m * p.n * p.k <= kMacs || (p.m * p.n == 1 && !p.trans_b));
+}
+
+Layout layout(bool transposed, int64_t ld) { return transposed ? Layout{1, ld} : Layout{ld, 1}; }
+
 }  // namespace
 
 template <class T>
@@ -295,6 +304,10 @@ void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int
     return;
   }
   parallel_for(count, std::max<int64_t>(1, task / macs), [&](int64_t begin, int64_t end) {
+    if constexpr (std::is_same_v<T, float>)
+      if (are_small(path, p))
+        return small_products_f32(end - begin, s, m, n, k, a + begin * s.a, layout(trans_a, lda), b + begin * s.b,
+                                  layout(trans_b, ldb), c + begin * s.c, ldc);
     for (int64_t i = begin; i < end; ++i) {
       if (k == 0)
         clear(p, c + i * s.c);

@@ -231,6 +231,32 @@ void gemv_nn(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const
   }
 }
 
+// One element of each of G products. Their sums do not wait for each other.
+template <int G>
+void dots(const BatchStrides& s, int64_t k, const float* a, int64_t a_step, const float* b, int64_t b_step, float* c) {
+  const hn::CappedTag<float, 1> d;
+  hn::Vec<decltype(d)> sum[G];
+  PERIGEE_UNROLL
+  for (int g = 0; g < G; ++g) sum[g] = hn::Zero(d);
+  for (int64_t i = 0; i < k; ++i) PERIGEE_UNROLL
+  for (int g = 0; g < G; ++g)
+    sum[g] = hn::MulAdd(hn::LoadU(d, b + g * s.b + i * b_step), hn::LoadU(d, a + g * s.a + i * a_step), sum[g]);
+  PERIGEE_UNROLL
+  for (int g = 0; g < G; ++g) hn::StoreU(sum[g], d, c + g * s.c);
+}
+
+void small_products(int64_t count, const BatchStrides& s, int64_t m, int64_t n, int64_t k, const float* a, Layout la,
+                    const float* b, Layout lb, float* c, int64_t ldc) {
+  constexpr int kTogether = 8;
+  while (count > 0) {
+    const int together = count >= kTogether ? kTogether : 1;
+    const auto run = together == 1 ? dots<1> : dots<kTogether>;
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) run(s, k, a + i * la.row, la.col, b + j * lb.col, lb.row, c + i * ldc + j);
+    a += together * s.a, b += together * s.b, c += together * s.c, count -= together;
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace pg::cpu
 HWY_AFTER_NAMESPACE();
@@ -240,6 +266,7 @@ namespace pg::cpu {
 
 HWY_EXPORT(gemv_nt);
 HWY_EXPORT(gemv_nn);
+HWY_EXPORT(small_products);
 
 void gemv_nt_f32(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw, float* y,
                  int64_t y_row, int64_t y_col, const Epilogue<float>& finish) {
@@ -249,6 +276,11 @@ void gemv_nt_f32(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, c
 void gemv_nn_f32(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const float* w, int64_t ldw, float* y,
                  int64_t y_row, int64_t y_col, const Epilogue<float>& finish) {
   HWY_DYNAMIC_DISPATCH(gemv_nn)(m, n, k, x, ldx, w, ldw, y, y_row, y_col, finish);
+}
+
+void small_products_f32(int64_t count, const BatchStrides& s, int64_t m, int64_t n, int64_t k, const float* a,
+                        Layout la, const float* b, Layout lb, float* c, int64_t ldc) {
+  HWY_DYNAMIC_DISPATCH(small_products)(count, s, m, n, k, a, la, b, lb, c, ldc);
 }
 
 }  // namespace pg::cpu
