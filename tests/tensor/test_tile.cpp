@@ -107,21 +107,29 @@ TEST_CASE("tile: chains handle halves, bools and masks") {
 }
 
 TEST_CASE("tile: gathering agrees with a loop over indices") {
-  const Dims shape{3, 4, 5};
-  std::vector<int32_t> data(500);
+  std::vector<int32_t> data(2000);
   std::iota(data.begin(), data.end(), 0);
-  for (const Dims& strides :
-       {Dims{20, 5, 1}, Dims{1, 3, 12}, Dims{0, 5, 1}, Dims{7, 0, 0}, Dims{40, 10, 2}, Dims{0, 0, 0}}) {
-    const Gather gather(reinterpret_cast<const char*>(data.data()), 4, shape, strides);
-    for (const auto& [from, n] : {std::pair<int64_t, int64_t>{0, 60}, {1, 1}, {7, 22}, {59, 1}}) {
-      std::vector<int32_t> out(size_t(n), -1);
-      gather.read(from, n, reinterpret_cast<char*>(out.data()));
-      for (int64_t i = 0; i < n; ++i) {
-        const int64_t p = from + i;
-        REQUIRE(out[size_t(i)] == p / 20 * strides[0] + p / 5 % 4 * strides[1] + p % 5 * strides[2]);
+  for (const int64_t inner : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 40})
+    for (const Dims& strides : {Dims{inner * 4, inner, 1}, Dims{1, 3, 12}, Dims{0, inner, 1}, Dims{7, 0, 0},
+                                Dims{inner * 8, inner * 2, 2}, Dims{3 * inner + 2, 3, 3}, Dims{0, 60, 5}, Dims{0, 0, 0},
+                                Dims{90, 45, 1}, Dims{45, 200, 4}, Dims{50, 0, 1}, Dims{1, 50, -1}}) {
+      const Dims shape{3, 4, inner};
+      const int64_t first = 60, all = 12 * inner;
+      for (const bool copies : {false, true}) {
+        const Gather gather(reinterpret_cast<const char*>(&data[first]), 4, shape, strides, copies);
+        for (const auto& [from, n] : {std::pair<int64_t, int64_t>{0, all}, {1, 1}, {all / 5, all / 2}, {all - 1, 1}}) {
+          std::vector<int32_t> tile(size_t(n) + 1, -1);
+          const char* const read = gather.read(from, n, reinterpret_cast<char*>(tile.data()));
+          const auto* const out = reinterpret_cast<const int32_t*>(read);
+          if (copies) REQUIRE(out == tile.data());
+          REQUIRE(tile.back() == -1);
+          for (int64_t i = 0; i < n; ++i) {
+            const int64_t p = from + i, plane = p / (4 * inner), row = p / inner % 4;
+            REQUIRE(out[i] == first + plane * strides[0] + row * strides[1] + p % inner * strides[2]);
+          }
+        }
       }
     }
-  }
 }
 
 TEST_CASE("tile: layouts of views have their strides") {

@@ -150,10 +150,10 @@ class TileRun {
       m.data = copy(v);
       m.access = Access::kLinear;
     } else if (access == Access::kLinear) {
-      if (gaps || reread) m.gather = add_gather(v.as<char>(), size, v.shape(), *v.strides);
+      if (gaps || reread) m.gather = add_gather(v.as<char>(), size, v.shape(), *v.strides, reread);
     } else {
       if (!exact_ && (gaps || reread)) m.data = copy(v);  // an exact input that is written over is linear
-      if (access == Access::kGather) m.gather = add_gather(m.data, size, layout_.shape, layout_.strides[k]);
+      if (access == Access::kGather) m.gather = add_gather(m.data, size, layout_.shape, layout_.strides[k], false);
     }
     m.periodic = m.gather >= 0 && layout_.periodic(k);
     add_advance(m);
@@ -167,8 +167,8 @@ class TileRun {
   }
 
   // A view that has as many elements as the space has its shape, but for dims of size 1.
-  int32_t add_gather(const char* data, int64_t size, const Dims& shape, const Dims& strides) {
-    gathers_.emplace_back(data, size, shape, strides);
+  int32_t add_gather(const char* data, int64_t size, const Dims& shape, const Dims& strides, bool copies) {
+    gathers_.emplace_back(data, size, shape, strides, copies);
     return int32_t(gathers_.size()) - 1;
   }
 
@@ -310,9 +310,9 @@ class TileRun {
     void start(int64_t position) {
       const TileLayout& layout = r_.layout_;
       for (const Moving& m : r_.moving_) {
-        const bool linear = m.access == Access::kLinear || m.gather >= 0;
-        const int64_t at = linear ? position : layout.offset(size_t(m.input), position);
-        table_[m.cell] = m.gather >= 0 ? tile_of(m) : const_cast<char*>(m.data) + at * m.size;
+        if (m.gather >= 0) continue;
+        const int64_t at = m.access == Access::kLinear ? position : layout.offset(size_t(m.input), position);
+        table_[m.cell] = const_cast<char*>(m.data) + at * m.size;
       }
       if (!layout.runs) return;
       position /= layout.inner;
@@ -327,7 +327,8 @@ class TileRun {
 
     void gather(int64_t position, int64_t n, bool filled) {
       for (const Moving& m : r_.moving_)
-        if (m.gather >= 0 && !(filled && m.periodic)) r_.gathers_[size_t(m.gather)].read(position, n, tile_of(m));
+        if (m.gather >= 0 && !(filled && m.periodic))
+          table_[m.cell] = const_cast<char*>(r_.gathers_[size_t(m.gather)].read(position, n, tile_of(m)));
     }
 
     char* tile_of(const Moving& m) const { return tiles_ + m.gather * tile_bytes_; }
