@@ -43,6 +43,34 @@ t.test("reshape refuses shapes that do not fit", function()
   t.error_contains(function() return iota(2, 3):reshape(2 ^ 40, 2 ^ 40) end, "reshape")
 end)
 
+t.test("copies of rows of any length and step agree with a loop over elements", function()
+  local lengths = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 47, 64, 65, 130, 700}
+  for _, dtype in ipairs{"uint8", "float16", "int32", "float64"} do
+    for _, n in ipairs(lengths) do
+      for _, step in ipairs{1, 2, 3, 4, 5} do
+        local all = (iota(3, 5, n * step + 3) % 251):to(dtype)
+        local x, rows, reversed, repeated = all[{{}, {}, {2, 2 + (n - 1) * step, step}}], {}, {}, {}
+        for p, plane in ipairs(all:totable()) do
+          rows[p], reversed[p], repeated[p] = {}, {}, {}
+          for r, row in ipairs(plane) do
+            local one, back, same = {}, {}, {}
+            for i = 1, n do one[i], same[i] = row[2 + (i - 1) * step], row[2] end
+            for i = 1, n do back[i] = one[n + 1 - i] end
+            rows[p][r], reversed[p][r], repeated[p][r] = one, back, same
+          end
+        end
+        local what = dtype .. " " .. n .. " by " .. step
+        is(x:contiguous(), {3, 5, n}, rows)
+        is(x:flip(3), {3, 5, n}, reversed)
+        is(x[{{}, {}, {1, 1}}]:expand(3, 5, n):contiguous(), {3, 5, n}, repeated)
+        local joined = pg.cat({x, x:flip(3)}, 3)
+        t.equal(joined[{{}, {}, {1, n}}]:totable(), rows, what)
+        t.equal(joined[{{}, {}, {n + 1, -1}}]:totable(), reversed, what)
+      end
+    end
+  end
+end)
+
 t.test("views do not copy, and keep their elements when the source changes", function()
   local x = iota(2, 3)
   local y = x:t()

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "tensor/cpu/move/runs_simd.h"
 #include "tensor/cpu/move/transpose_simd.h"
 #include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/cpu/scratch.h"
@@ -61,11 +62,13 @@ class Walk {
       to += index_[i] * layout.to[i];
     }
   }
-  void next() {
-    for (int i = rank_ - 1; i >= 0; --i) {
-      from += layout_.from[i];
-      to += layout_.to[i];
-      if (++index_[i] < layout_.size[i]) return;
+  int64_t left() const { return layout_.size[rank_ - 1] - index_[rank_ - 1]; }  // in the innermost dim of the walk
+  // Moves on by n positions, at most left().
+  void advance(int64_t n) {
+    for (int i = rank_ - 1; i >= 0; --i, n = 1) {
+      from += layout_.from[i] * n;
+      to += layout_.to[i] * n;
+      if ((index_[i] += n) < layout_.size[i]) return;
       from -= layout_.from[i] * layout_.size[i];
       to -= layout_.to[i] * layout_.size[i];
       index_[i] = 0;
@@ -79,53 +82,93 @@ class Walk {
   int64_t index_[kMaxRank];
 };
 
-template <class T>
-void copy_row(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t n) {
-  if (to_step == 1 && from_step == 1) {
-    if (n * sizeof(T) >= 128) {
-      std::memcpy(to, from, n * sizeof(T));
-    } else {
-      for (int64_t i = 0; i < n; ++i) to[i] = from[i];
-    }
-  } else if (to_step == 1 && from_step == 0) {
-    std::fill_n(to, n, *from);
-  } else if (to_step == 1 && from_step == -1) {
-    for (int64_t i = 0; i < n; ++i) to[i] = from[-i];
-  } else {
-    for (int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
-  }
-}
+constexpr int64_t kShortRow = 8;            // elements
+constexpr int64_t kLongRowBytes = 2 << 10;  // worth a call of memcpy
 
-constexpr int64_t kShortRow = 8;
-
-// Copies `count` rows of `row` elements, 2 to kShortRow.
-template <class T, int64_t kRow = 2>
-void copy_short_rows(int64_t row, int64_t count, const T* from, int64_t from_row, int64_t from_step, T* to,
-                     int64_t to_row, int64_t to_step) {
+// Copies `count` rows of `row` elements, 1 to kShortRow.
+template <class T, int64_t kRow = 1>
+void copy_short_rows(int64_t row, int64_t count, const T* from, int64_t from_step, int64_t from_row, T* to,
+                     int64_t to_step, int64_t to_row) {
   if constexpr (kRow < kShortRow)
-    if (row > kRow) return copy_short_rows<T, kRow + 1>(row, count, from, from_row, from_step, to, to_row, to_step);
+    if (row > kRow) return copy_short_rows<T, kRow + 1>(row, count, from, from_step, from_row, to, to_step, to_row);
   for (int64_t i = 0; i < count; ++i, from += from_row, to += to_row)
     for (int64_t k = 0; k < kRow; ++k) to[k * to_step] = from[k * from_step];
 }
 
-// Copies planes of the two innermost dims, whose rows are short. Tasks are ranges of rows.
 template <class T>
-void copy_planes(const Layout& l, const T* from, T* to) {
-  const int inner = l.rank - 1, outer = l.rank - 2;
-  const int64_t row = l.size[inner], count = l.size[outer];
-  int64_t total = 1;
-  for (int i = 0; i < inner; ++i) total *= l.size[i];
-  parallel_for(total, kParallelBytes / (row * int64_t(sizeof(T))), [&](int64_t begin, int64_t end) {
-    Walk walk(l, outer, begin / count);
-    int64_t at = begin % count;
-    for (int64_t left = end - begin; left > 0; walk.next(), at = 0) {
-      const int64_t n = std::min(count - at, left);
-      copy_short_rows(row, n, from + walk.from + at * l.from[outer], l.from[outer], l.from[inner],
-                      to + walk.to + at * l.to[outer], l.to[outer], l.to[inner]);
-      left -= n;
-    }
-  });
+void copy_row(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t n) {
+  if (to_step == 1 && from_step == 1)
+    std::memcpy(to, from, n * sizeof(T));
+  else if (to_step == 1)
+    runs_copier<T>(n, from_step)(n, 1, from, from_step, 0, to, 0);
+  else
+    for (int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
 }
+
+// Copies `count` rows of `row` elements that are not next to each other.
+template <class T>
+void copy_scattered(int64_t row, int64_t count, const T* from, int64_t from_step, int64_t from_row, T* to,
+                    int64_t to_step, int64_t to_row) {
+  if (row <= kShortRow) return copy_short_rows(row, count, from, from_step, from_row, to, to_step, to_row);
+  for (int64_t i = 0; i < count; ++i) copy_row(from + i * from_row, from_step, to + i * to_row, to_step, row);
+}
+
+// Copies planes of the two innermost dims, whose rows are not long.
+template <class T>
+class PlaneCopy {
+ public:
+  PlaneCopy(const Layout& layout, const T* from, T* to)
+      : l_(layout), from_(from), to_(to), inner_(l_.rank - 1), outer_(l_.rank - 2) {
+    const bool runs = l_.to[inner_] == 1 && (magnitude(l_.from[inner_]) <= 1 || row_ > kShortRow);
+    if (runs) copy_ = runs_copier<T>(row_, l_.from[inner_]);
+  }
+
+  // Tasks are ranges of rows.
+  void run() const {
+    int64_t total = 1;
+    for (int i = 0; i < inner_; ++i) total *= l_.size[i];
+    parallel_for(total, kParallelBytes / (row_ * int64_t(sizeof(T))), [&](int64_t begin, int64_t end) {
+      const bool together = copy_ && outer_ > 0 && rows_ <= kFewRows && row_ * sizeof(T) <= kShortRowBytes;
+      Walk walk(l_, outer_, begin / rows_);
+      int64_t row = begin % rows_;
+      for (int64_t left = end - begin; left > 0; row = 0) {
+        const int64_t planes = together && row == 0 ? std::min({left / rows_, walk.left(), kPlanes}) : 0;
+        const int64_t n = planes > 0 ? planes * rows_ : std::min(rows_ - row, left);
+        planes > 0 ? copy_whole(walk, planes) : copy_rows(walk, row, n);
+        walk.advance(std::max<int64_t>(planes, 1));
+        left -= n;
+      }
+    });
+  }
+
+ private:
+  static constexpr int64_t kFewRows = 8, kShortRowBytes = 256;
+  static constexpr int64_t kPlanes = 128;  // that stay in the cache until all their rows are written
+
+  // Copies n rows of a plane, from number `row` on.
+  void copy_rows(const Walk& walk, int64_t row, int64_t n) const {
+    const T* const from = from_ + walk.from + row * l_.from[outer_];
+    T* const to = to_ + walk.to + row * l_.to[outer_];
+    if (copy_)
+      copy_(row_, n, from, l_.from[inner_], l_.from[outer_], to, l_.to[outer_]);
+    else
+      copy_scattered(row_, n, from, l_.from[inner_], l_.from[outer_], to, l_.to[inner_], l_.to[outer_]);
+  }
+
+  // Copies n planes: the first row of all, then the second one and so on.
+  void copy_whole(const Walk& walk, int64_t n) const {
+    for (int64_t r = 0; r < rows_; ++r)
+      copy_(row_, n, from_ + walk.from + r * l_.from[outer_], l_.from[inner_], l_.from[outer_ - 1],
+            to_ + walk.to + r * l_.to[outer_], l_.to[outer_ - 1]);
+  }
+
+  const Layout& l_;
+  const T* from_;
+  T* to_;
+  const int inner_, outer_;
+  const int64_t row_ = l_.size[inner_], rows_ = l_.size[outer_];
+  CopyRuns<T> copy_ = nullptr;  // null: elements of a row are apart
+};
 
 // Copies rows of the innermost dim. Tasks are ranges of elements, so one long row is shared out too.
 template <class T>
@@ -137,7 +180,7 @@ void copy_rows(const Layout& l, const T* from, T* to) {
   parallel_for(total, kParallelBytes / sizeof(T), [&](int64_t begin, int64_t end) {
     Walk walk(l, inner, begin / row);
     int64_t at = begin % row;
-    for (int64_t left = end - begin; left > 0; walk.next(), at = 0) {
+    for (int64_t left = end - begin; left > 0; walk.advance(1), at = 0) {
       const int64_t n = std::min(row - at, left);
       copy_row(from + walk.from + at * l.from[inner], l.from[inner], to + walk.to + at * l.to[inner], l.to[inner], n);
       left -= n;
@@ -173,7 +216,7 @@ void copy_transposed(const Layout& l, int run, const T* from, T* to) {
       transpose(std::min(long_side, columns - column), std::min(strip, rows - row),
                 from + walk.from + row + column * column_step, column_step, to + walk.to + row * row_step + column,
                 row_step);
-      if (i % tasks == tasks - 1) walk.next();
+      if (i % tasks == tasks - 1) walk.advance(1);
     }
   });
 }
@@ -190,7 +233,7 @@ void copy_layout(const Layout& l, const void* from, void* to) {
   if (l.to[inner] == 1 && magnitude(l.from[inner]) > 1)
     for (int i = 0; i < inner; ++i)
       if (l.from[i] == 1) return copy_transposed(l, i, source, target);
-  if (l.rank > 1 && l.size[inner] <= kShortRow) return copy_planes(l, source, target);
+  if (l.rank > 1 && l.size[inner] * int64_t(sizeof(T)) < kLongRowBytes) return PlaneCopy(l, source, target).run();
   copy_rows(l, source, target);
 }
 
