@@ -215,6 +215,60 @@ t.test("flip and roll", function()
   bad(function() return iota(2):flip(2) end, "flip", "dims")
 end)
 
+-- Pads dim d by selecting positions, or by joining blocks of the value 7.
+local function pad_dim(x, d, before, after, mode)
+  local n = x.shape[d]
+  if mode == "constant" then
+    local function block(size)
+      local shape = x.shape
+      shape[d] = size
+      return pg.full(shape, 7)
+    end
+    return pg.cat({block(before), x, block(after)}, d)
+  end
+  local source = {}
+  for i = 1 - before, n + after do
+    local at = i
+    if mode == "replicate" then at = math.max(1, math.min(n, i)) end
+    if mode == "circular" then at = (i - 1) % n + 1 end
+    if mode == "reflect" then at = i < 1 and 2 - i or i > n and 2 * n - i or i end
+    source[#source + 1] = at
+  end
+  return x:index_select(d, pg.tensor(source, {dtype = "int64"}))
+end
+
+t.test("pad of several dims agrees with dim by dim, with gradients", function()
+  for _, mode in ipairs{"constant", "reflect", "replicate", "circular"} do
+    for _, shape in ipairs{{5}, {40, 3}, {4, 3, 9}, {2, 3, 4, 70}, {700, 4}, {2, 3, 40, 6}} do
+      for _, dims in ipairs{{1}, {1, 2}, {2}, {1, 2, 3}, {3}} do
+        if dims[#dims] <= #shape then
+          local x = iota(unpack(shape)):attach_grad()
+          local pads = {}
+          for i = 1, 2 * dims[#dims] do pads[i] = 0 end
+          for _, d in ipairs(dims) do pads[2 * d - 1], pads[2 * d] = d % 3, 1 end
+          local function padded(v) return v:pad(pads, mode == "constant" and {value = 7} or {mode = mode}) end
+          local function by_dim(v)
+            for _, d in ipairs(dims) do v = pad_dim(v, #shape + 1 - d, d % 3, 1, mode) end
+            return v
+          end
+          local wanted = by_dim(x)
+          is(padded(x), wanted.shape, wanted:totable())
+          local last = #shape
+          local turned = iota(unpack(shape)):transpose(1, last):contiguous():transpose(1, last)
+          is(padded(turned), wanted.shape, by_dim(turned):totable())
+          local weight, grads = iota(unpack(wanted.shape)) % 5, {}
+          for i, f in ipairs{padded, by_dim} do
+            pg.record(function() return (f(x) * weight):sum() end):backward()
+            grads[i] = x.grad:totable()
+            x.grad:zero_()
+          end
+          t.equal(grads[1], grads[2], mode)
+        end
+      end
+    end
+  end
+end)
+
 t.test("pad", function()
   is(iota(2):pad{1, 1}, {4}, {0, 1, 2, 0})
   is(iota(2):pad({1, 1}, {value = 9}), {4}, {9, 1, 2, 9})

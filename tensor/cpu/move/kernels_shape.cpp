@@ -5,6 +5,8 @@
 
 #include "tensor/arguments.h"
 #include "tensor/cpu/move/copy.h"
+#include "tensor/cpu/move/index.h"
+#include "tensor/cpu/move/runs_simd.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
@@ -74,106 +76,158 @@ void roll_kernel(const KernelArgs& a) {
   copy_bytes(out.data, at(in, n - shift), shift * size);
 }
 
-// For each position of a padded dim, returns the position in the source, or -1 for outside.
-WorkVector<int64_t> pad_table(const std::string& mode, const PadRange& range, int64_t out_size) {
-  WorkVector<int64_t> table(static_cast<size_t>(out_size));
-  for (int64_t o = 0; o < out_size; ++o) {
-    int64_t s = o - range.before;
-    if (s < range.first || s >= range.end) {
-      if (mode == "constant")
-        s = -1;
-      else if (mode == "replicate")
-        s = s < 0 ? 0 : range.end - 1;
-      else if (mode == "reflect")
-        s = s < 0 ? -s : 2 * (range.end - 1) - s;
-      else
-        s += (s < range.first ? 1 : -1) * (range.end - range.first);
-    }
-    table[size_t(o)] = s;
-  }
-  return table;
+// The position in the source for position `o` of a padded dim, or -1 for outside.
+int64_t pad_source(const std::string& mode, const PadRange& range, int64_t o) {
+  const int64_t s = o - range.before;
+  if (s >= range.first && s < range.end) return s;
+  if (mode == "constant") return -1;
+  if (mode == "replicate") return s < 0 ? 0 : range.end - 1;
+  if (mode == "reflect") return s < 0 ? -s : 2 * (range.end - 1) - s;
+  return s + (s < range.first ? 1 : -1) * (range.end - range.first);
 }
 
-// Maps the rows (runs of the last dim) of a padded tensor to the rows of its source.
-struct PadMap {
-  std::vector<WorkVector<int64_t>> tables;  // one per dim
-  Dims strides, shape;                      // strides of the source, shape of the padded tensor
-  int64_t lo = 0, hi = 0, shift = 0;        // in a row, positions lo to hi come from position - shift
+// The sources of the positions of a padded dim: position - shift from lo to hi, and a table for those before and after.
+struct PadDim {
+  int64_t size, lo, hi, shift;
+  WorkVector<int64_t> margins;
 
-  PadMap(const KernelArgs& a, const Dims& source, const Dims& source_strides, const Dims& padded)
-      : strides(source_strides), shape(padded) {
-    for (int d = 0; d < source.size(); ++d) {
-      const PadRange range(a, d, source.size(), source[d]);
-      tables.push_back(pad_table(a.attr<std::string>("mode"), range, padded[d]));
-      if (d + 1 < source.size()) continue;
-      shift = range.before;
-      lo = std::clamp<int64_t>(range.before + range.first, 0, padded[d]);
-      hi = std::clamp<int64_t>(range.before + range.end, lo, padded[d]);
-    }
+  PadDim(const std::string& mode, const PadRange& range, int64_t padded)
+      : size(padded),
+        lo(std::clamp<int64_t>(range.before + range.first, 0, padded)),
+        hi(std::clamp<int64_t>(range.before + range.end, lo, padded)),
+        shift(range.before) {
+    margins.reserve(size_t(lo + size - hi));
+    for (int64_t o = 0; o < lo; ++o) margins.push_back(pad_source(mode, range, o));
+    for (int64_t o = hi; o < size; ++o) margins.push_back(pad_source(mode, range, o));
   }
-  int64_t row_size() const { return shape.back(); }
-  int64_t row_count() const { return row_size() ? numel(shape) / row_size() : 0; }
-  // Returns the offset of the source row, or -1 when the row is outside.
-  int64_t source_row(int64_t row) const {
-    int64_t offset = 0;
-    for (int d = shape.size() - 2; d >= 0; --d) {
-      const int64_t s = tables[size_t(d)][size_t(row % shape[d])];
-      if (s < 0) return -1;
-      offset += s * strides[d];
-      row /= shape[d];
-    }
-    return offset;
+  bool padded() const { return shift != 0 || !margins.empty(); }
+  int64_t source(int64_t o) const {
+    if (o >= lo && o < hi) return o - shift;
+    return margins[size_t(o < lo ? o : lo + o - hi)];
   }
 };
 
-template <class T>
-void pad_rows(const PadMap& map, const T* in, T* out, T value) {
-  const int64_t n = map.row_size(), step = map.strides.back();
-  const int64_t* table = map.tables.back().data();
-  auto outside = [&](const T* from, T* to, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) to[i] = table[i] < 0 ? value : from[table[i] * step];
-  };
-  parallel_for(map.row_count(), (64 << 10) / (n * int64_t(sizeof(T))) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      T* to = out + row * n;
-      const int64_t offset = map.source_row(row);
-      if (offset < 0) {
-        std::fill_n(to, n, value);
-        continue;
+// Maps the rows (runs of the last dim) of a padded tensor to the rows of its source. Dims without padding are merged.
+struct PadMap {
+  std::vector<PadDim> dims;
+  Dims strides;  // of the source
+
+  PadMap(const KernelArgs& a, const Dims& source, const Dims& source_strides, const Dims& padded) {
+    for (int d = 0; d < source.size(); ++d) {
+      PadDim dim(a.attr<std::string>("mode"), PadRange(a, d, source.size(), source[d]), padded[d]);
+      const bool merges = !dims.empty() && d + 1 < source.size() && !dims.back().padded() && !dim.padded() &&
+                          strides.back() == source_strides[d] * dim.size;
+      if (merges) {
+        dim.hi = dim.size *= dims.back().size;
+        dims.pop_back();
+        strides.pop_back();
       }
-      const T* from = in + offset;
-      outside(from, to, 0, map.lo);
-      if (step == 1)
-        std::copy(from + map.lo - map.shift, from + map.hi - map.shift, to + map.lo);
-      else
-        outside(from, to, map.lo, map.hi);
-      outside(from, to, map.hi, n);
+      dims.push_back(std::move(dim));
+      strides.push_back(source_strides[d]);
     }
-  });
-}
+  }
+  int64_t row_size() const { return dims.back().size; }
+  int64_t row_count() const {
+    int64_t n = row_size() ? 1 : 0;
+    for (size_t d = 0; d + 1 < dims.size(); ++d) n *= dims[d].size;
+    return n;
+  }
+  // Returns the offset of the source row, or -1 when the row is outside.
+  int64_t source_row(int64_t row) const {
+    int64_t offset = 0;
+    for (int d = int(dims.size()) - 2; d >= 0; --d) {
+      const PadDim& dim = dims[size_t(d)];
+      const int64_t s = dim.source(row % dim.size);
+      if (s < 0) return -1;
+      offset += s * strides[d];
+      row /= dim.size;
+    }
+    return offset;
+  }
+  // The number of rows from `row` on, at most `most`, whose source rows follow each other in the last dim but one.
+  int64_t together(int64_t row, int64_t most) const {
+    if (dims.size() < 2) return 1;
+    const PadDim& dim = dims[dims.size() - 2];
+    const int64_t first = row % dim.size;
+    return first >= dim.lo && first < dim.hi ? std::min(most, dim.hi - first) : 1;
+  }
+};
+
+// Fills padded rows, those together whose sources follow each other.
+template <class T>
+class RowPadder {
+ public:
+  RowPadder(const PadMap& map, const T* in, T* out, T value) : map_(map), in_(in), out_(out), value_(value) {
+    if (last_.hi > last_.lo) copy_ = runs_copier<T>(last_.hi - last_.lo, step_);
+  }
+
+  void run() const {
+    const int64_t most = (16 << 10) / (n_ * int64_t(sizeof(T))) + 1;  // rows that stay in the cache
+    parallel_for(map_.row_count(), 4 * most, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin, count; row < end; row += count) {
+        count = map_.together(row, std::min(most, end - row));
+        const int64_t offset = map_.source_row(row);
+        T* const to = out_ + row * n_;
+        if (offset < 0)
+          std::fill_n(to, count * n_, value_);
+        else
+          fill(in_ + offset, to, count);
+      }
+    });
+  }
+
+ private:
+  void fill(const T* from, T* to, int64_t count) const {
+    const auto& [n, lo, hi, shift, margins] = last_;
+    margin(from, to, lo, margins.data(), count);
+    if (copy_) copy_(hi - lo, count, from + (lo - shift) * step_, step_, row_step_, to + lo, n);
+    margin(from, to + hi, n - hi, margins.data() + lo, count);
+  }
+
+  // Fills `width` columns from their sources, which are all outside or all inside.
+  void margin(const T* from, T* to, int64_t width, const int64_t* sources, int64_t count) const {
+    if (width == 0) return;
+    if (*sources < 0) return runs_copier<T>(width, 0)(width, count, &value_, 0, 0, to, n_);
+    for (int64_t r = 0; r < count; ++r, from += row_step_, to += n_)
+      for (int64_t i = 0; i < width; ++i) to[i] = from[sources[i] * step_];
+  }
+
+  const PadMap& map_;
+  const PadDim& last_ = map_.dims.back();
+  const T* const in_;
+  T* const out_;
+  const T value_;
+  const int64_t n_ = last_.size, step_ = map_.strides.back();
+  const int64_t row_step_ = map_.strides.size() > 1 ? map_.strides[map_.strides.size() - 2] : 0;
+  CopyRuns<T> copy_ = nullptr;  // of the columns between the margins; null: there are none
+};
 
 void pad_kernel(const KernelArgs& a) {
   const View &in = a.in[0], &out = a.out[0];
   if (out.numel() == 0) return;
   if (out.rank() == 0) return copy_strided(in, out.data);
   const PadMap map(a, in.shape(), *in.strides, out.shape());
-  visit_dtype(in.dtype(), [&](auto tag) {
+  visit_size(size_of(in.dtype()), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T value;
     store_number(in.dtype(), &value, a.attr<double>("value"));
-    pad_rows(map, in.as<T>(), out.as<T>(), value);
+    RowPadder<T>(map, in.as<T>(), out.as<T>(), value).run();
   });
 }
 
 template <class T>
 void pad_backward_rows(const PadMap& map, const View& dy, T* out, int64_t begin, int64_t end, auto load) {
-  const int64_t n = map.row_size();
-  const int64_t* table = map.tables.back().data();
+  const PadDim& dim = map.dims.back();
   for (int64_t row = begin; row < end; ++row) {
-    const int64_t offset = map.source_row(row);
+    const int64_t offset = map.source_row(row), at = row * dim.size;
     if (offset < 0) continue;
-    for (int64_t i = 0; i < n; ++i)
-      if (table[i] >= 0) out[offset + table[i]] += load(dy, row * n + i);
+    const auto add_margin = [&](int64_t from, int64_t to) {
+      for (int64_t i = from; i < to; ++i)
+        if (const int64_t s = dim.source(i); s >= 0) out[offset + s] += load(dy, at + i);
+    };
+    add_margin(0, dim.lo);
+    for (int64_t i = dim.lo; i < dim.hi; ++i) out[offset + i - dim.shift] += load(dy, at + i);
+    add_margin(dim.hi, dim.size);
   }
 }
 
