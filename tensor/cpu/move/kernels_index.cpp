@@ -234,8 +234,31 @@ void select_rows(const Lines& x, int64_t count, P position, const char* from, ch
   });
 }
 
+constexpr int64_t kManyLines = 8;
+
+// Elements of many lines: positions are resolved once, and few of them are taken one after the other, each of all lines
+// of a block.
+template <class T, class P>
+void select_in_lines(const Lines& x, int64_t count, P position, const T* from, T* to) {
+  WorkVector<int64_t> at(static_cast<size_t>(count));
+  for (int64_t j = 0; j < count; ++j) at[size_t(j)] = position(j);
+  const int64_t* const places = at.data();
+  constexpr int64_t kFew = 8;
+  parallel_for(x.outer, kGrain / count + 1, [&](int64_t begin, int64_t end) {
+    if (count > kFew)
+      for (int64_t o = begin; o < end; ++o)
+        for (int64_t j = 0; j < count; ++j) to[o * count + j] = from[o * x.n + places[j]];
+    else
+      for (int64_t block = begin; block < end; block += 64)
+        for (int64_t j = 0; j < count; ++j)
+          for (int64_t o = block; o < std::min(block + 64, end); ++o) to[o * count + j] = from[o * x.n + places[j]];
+  });
+}
+
+// The same for single elements.
 template <class T, class P>
 void select_elements(const Lines& x, int64_t count, P position, const T* from, T* to) {
+  if (x.outer >= kManyLines && count <= kGrain) return select_in_lines(x, count, position, from, to);
   parallel_for(x.outer * count, kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end;) {
       const int64_t o = i / count, stop = std::min(end, (o + 1) * count);
