@@ -77,9 +77,19 @@ Operand simplify_mul(Simplifier& s, const Node& node) {
   return x.is_none() || y.is_none() ? none() : s.emit<"mul">({x, y});
 }
 
+// Whether all dtypes of floats hold the number and its reciprocal exactly: a power of 2.
+bool has_exact_reciprocal(double number) {
+  int exponent;
+  return std::fabs(std::frexp(number, &exponent)) == 0.5 && exponent > -13 && exponent < 15;
+}
+
 Operand simplify_div(Simplifier& s, const Node& node) {
   const Operand same = other_if(s, node, 1, 1);
   if (!same.is_none()) return same;
+  const Operand& divisor = node.inputs[1];
+  if (divisor.is_number() && has_exact_reciprocal(divisor.number) && keeps_type(s, node.inputs[0], node) &&
+      is_float(node.types[0].dtype))
+    return s.emit<"mul">({node.inputs[0], Operand::immediate(1 / divisor.number)});
   const Operand x = negated(s, node.inputs[0], node), y = negated(s, node.inputs[1], node);
   return x.is_none() || y.is_none() ? none() : s.emit<"div">({x, y});
 }

@@ -364,3 +364,41 @@ t.test("pow at special values is C's, however the exponent comes", function()
   pg.record(function() return (x ^ 0.5):sum() end):backward()
   t.equal(x.grad:totable(), {0, 0.25, inf})
 end)
+
+t.test("graphs divide by powers of 2 exactly", function()
+  local numbers = {0, -1 / inf, 1, -3, 1 / 3, -5e-8, 6e4, 3.4e38, 1e-38, -1e-44, inf, -inf, nan}
+  for _, dtype in ipairs{"float32", "float64", "float16", "bfloat16"} do
+    local x = pg.tensor(numbers, {dtype = "float64"}):to(dtype):tile{50}
+    for k = -18, 18, 3 do
+      for _, divisor in ipairs{2 ^ k, -2 ^ k} do
+        local want = (x / divisor):double():totable()
+        local got = pg.jit(function(v) return (v / divisor):relu() - (-(v / divisor)):relu() end)(x):double():totable()
+        local alone = pg.jit(function(v) return v / divisor end)(x):double():totable()
+        for i, w in ipairs(want) do
+          local both_nan = w ~= w and alone[i] ~= alone[i]
+          t.check(both_nan or (w == alone[i] and 1 / w == 1 / alone[i] and got[i] == w), dtype .. " " .. divisor)
+        end
+      end
+    end
+  end
+end)
+
+t.test("graphs read bytes as floats", function()
+  local scaled = pg.jit(function(u, row) return u:to("float32") * 0.5 + row end)
+  local doubled = pg.jit(function(u) return (u + u):to("float32") * 0.5 end)
+  local summed = pg.jit(function(u) return (u:to("float32") * 0.5):sum() end)
+  for _, n in ipairs{1, 2, 15, 16, 17, 129, 700, 5000} do
+    local bytes, want, twice, sum = {}, {}, {}, 0
+    for i = 1, n do
+      bytes[i] = i * 7 % 256
+      want[i], twice[i] = {bytes[i] * 0.5 + 1, bytes[i] * 0.5 - 2}, bytes[i] * 2 % 256 * 0.5
+      sum = sum + bytes[i] * 0.5
+    end
+    local u = ints(bytes, "uint8")
+    t.equal(scaled(u:unsqueeze(2), pg.tensor{1, -2}):totable(), want, n)
+    t.equal(doubled(u):totable(), twice, n)
+    t.equal(summed(u):item(), sum, n)
+    t.equal(pg.jit(function(v) return v:to("float32") end)(u):totable(), bytes, n)
+    t.equal(pg.jit(function(v) return v:to("float16") * 1 end)(u):totable(), bytes, n)
+  end
+end)
