@@ -143,6 +143,16 @@ struct BoolVectors {
 };
 using Bools = Converted<BoolVectors, uint8_t>;
 
+// Integers, which nothing stores.
+struct ByteVectors {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const uint8_t* p) {
+    const hn::RebindToSigned<D> di;
+    return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(hn::Rebind<uint8_t, D>(), p)));
+  }
+};
+using Bytes = Converted<ByteVectors, uint8_t>;
+
 // An operand of a block.
 template <class K, bool scalar>
 struct Source {

@@ -71,7 +71,8 @@ class Assembler : public Xbyak::CodeGenerator {
 
   // Vector k of the group, after load_base.
   Xbyak::Address address(const NativeNode& n, int k) {
-    const int size = n.kind == NativeKind::kFloat ? 4 : n.kind == NativeKind::kBool ? 1 : 2;
+    const bool bytes = n.kind == NativeKind::kBool || n.kind == NativeKind::kByte;
+    const int size = n.kind == NativeKind::kFloat ? 4 : bytes ? 1 : 2;
     const int offset = (start_ + k) * lanes_ * size;
     return n.moves ? ptr[rax + rdx * size + offset] : ptr[rax + offset];
   }
@@ -88,14 +89,16 @@ class Assembler : public Xbyak::CodeGenerator {
     }
     load_base(node.cell);
     if (node.kind == NativeKind::kFloat) return vbroadcastss(to, ptr[rax]);
-    if (node.kind == NativeKind::kBool)
-      movzx(ecx, byte[rax]), neg(ecx);
+    if (node.kind == NativeKind::kBool || node.kind == NativeKind::kByte)
+      movzx(ecx, byte[rax]);
     else
       movzx(ecx, word[rax]);
+    if (node.kind == NativeKind::kBool) neg(ecx);
     if (node.kind == NativeKind::kBFloat16) shl(ecx, 16);
     const Xbyak::Xmm low(to.getIdx());
     vmovd(low, ecx);
     if (node.kind == NativeKind::kHalf) vcvtph2ps(low, low);
+    if (node.kind == NativeKind::kByte) vcvtdq2ps(low, low);
     vbroadcastss(to, low);
   }
 
@@ -113,6 +116,9 @@ class Assembler : public Xbyak::CodeGenerator {
         vpmovzxbd(to, from);
         wide_ ? vpxord(temporary(), temporary(), temporary()) : vpxor(temporary(), temporary(), temporary());
         return vpsubd(to, temporary(), to);
+      case NativeKind::kByte:
+        vpmovzxbd(to, from);
+        return vcvtdq2ps(to, to);
     }
   }
 
@@ -137,6 +143,8 @@ class Assembler : public Xbyak::CodeGenerator {
         vpermq(Xbyak::Ymm(bits.getIdx()), Xbyak::Ymm(bits.getIdx()), 8);
         vpackuswb(Xbyak::Xmm(bits.getIdx()), Xbyak::Xmm(bits.getIdx()), Xbyak::Xmm(bits.getIdx()));
         return vmovq(to, Xbyak::Xmm(bits.getIdx()));
+      case NativeKind::kByte:
+        return;
     }
   }
 

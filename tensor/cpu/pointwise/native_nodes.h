@@ -8,8 +8,8 @@
 
 namespace pg::cpu {
 
-// How a vector of floats lies in memory. Halves and bools are converted on the way.
-enum class NativeKind : uint8_t { kFloat, kHalf, kBFloat16, kBool };
+// How a vector of floats lies in memory. The others are converted on the way; bytes are only loaded.
+enum class NativeKind : uint8_t { kFloat, kHalf, kBFloat16, kBool, kByte };
 
 enum class NativeOp : uint8_t {
   kAccumulator,  // as the step before left it

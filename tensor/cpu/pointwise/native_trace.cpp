@@ -225,10 +225,8 @@ std::optional<Parts> parts_of(ChainOp op) {
 
 bool is_store(ChainOp op) { return op >= ChainOp::kStore && op <= ChainOp::kStream; }
 bool adds_up(ChainOp op) { return op == ChainOp::kAddUp || op == ChainOp::kAddSquares; }
-bool is_load(ChainOp op) { return op >= ChainOp::kLoad && op <= ChainOp::kLoadBool; }
-NativeKind kind_of(ChainOp op) {
-  return NativeKind((int(op) - int(is_load(op) ? ChainOp::kLoad : ChainOp::kStore)) % 4);
-}
+bool is_load(ChainOp op) { return op >= ChainOp::kLoad && op <= ChainOp::kLoadByte; }
+NativeKind kind_of(ChainOp op) { return NativeKind(int(op) - int(is_load(op) ? ChainOp::kLoad : ChainOp::kStore)); }
 
 // Operands in memory that the step reads.
 int operands_of(ChainOp op) {

@@ -47,7 +47,7 @@ ChainForm of_floats(const TileBody& body, const TileValue& v, const SpanRow& row
 ChainForm of_convert(const TileBody& body, const TileValue& v) {
   const DType from = body.values[size_t(v.operands[0])].dtype;
   if (v.dtype == DType::kFloat32) {
-    if (is_half(from)) return {true, 1, {}, load_op(from)};
+    if (is_half(from) || (from == DType::kUInt8 && !is_half(v.rounded))) return {true, 1, {}, load_op(from)};
     if (from == DType::kBool) return unary(ChainOp::kFromBool);
     if (from == DType::kFloat32) return unary(rounding_op(v.rounded));
   }
@@ -75,6 +75,8 @@ ChainOp load_op(DType memory) {
       return ChainOp::kLoadBFloat16;
     case DType::kBool:
       return ChainOp::kLoadBool;
+    case DType::kUInt8:
+      return ChainOp::kLoadByte;
     default:
       return ChainOp::kCount;
   }

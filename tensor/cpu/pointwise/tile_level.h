@@ -305,6 +305,7 @@ class LevelCompiler {
 
   void generate_load(int32_t v) {
     const int32_t from = p_.value(v).operands[0];
+    bring_to_memory(from);
     Step step;
     use_a(step, from);
     push(step, p_.form[size_t(v)].load);

@@ -136,6 +136,8 @@ static Codes basic_codes(ChainOp op) {
       return BinaryCode<FLoad, BFloats>::codes();
     case ChainOp::kLoadBool:
       return BinaryCode<FLoad, Bools>::codes();
+    case ChainOp::kLoadByte:
+      return BinaryCode<FLoad, Bytes>::codes();
     case ChainOp::kStore:
       return StoreCode<Floats>::codes();
     case ChainOp::kStoreHalf:

@@ -44,6 +44,7 @@ enum class ChainOp : uint16_t {
   kLoadHalf,
   kLoadBFloat16,
   kLoadBool,
+  kLoadByte,  // uint8
   kStore,
   kStoreHalf,
   kStoreBFloat16,
