@@ -178,6 +178,36 @@ t.test("grid_sample of volumes, and its errors", function()
   t.error_contains(function() image:grid_sample(pg.ones({1, 2, 2, 2}, {dtype = "float64"})) end, "grid_sample: bad argument 'grid' (expected float32 like x")
 end)
 
+t.test("grid_sample of many channels agrees with each alone", function()
+  local function results(x, grid, mode, dy)
+    x, grid = x:clone():attach_grad(), grid:clone():attach_grad()
+    local y
+    pg.record(function()
+      y = x:grid_sample(grid, {mode = mode})
+      return (y * dy):sum()
+    end):backward()
+    return y, x.grad, grid.grad
+  end
+  for _, mode in ipairs{"bilinear", "nearest", "bicubic"} do
+    for _, channels in ipairs{3, 4, 5, 8, 11, 16, 20, 37} do
+      for _, rows in ipairs{1, 12} do  -- fewer points than the image has, and more
+        local x, grid = pg.randn(2, channels, 6, 8), pg.rand(2, rows, 9, 2) * 2.6 - 1.3
+        local dy = pg.randn(2, channels, rows, 9)
+        local y, x_grad, grid_grad = results(x, grid, mode, dy)
+        local sum = pg.zeros_like(grid)
+        for c = 1, channels do
+          local one = {{}, {c, c}}
+          local own, own_grad, own_grid = results(x[one], grid, mode, dy[one])
+          t.equal(y[one], own, mode)
+          t.equal(x_grad[one], own_grad, mode)
+          if own_grid then sum = sum + own_grid end
+        end
+        if grid_grad then t.close(grid_grad, sum, {rtol = 1e-3, atol = 1e-3}) end
+      end
+    end
+  end
+end)
+
 t.test("grid_sample of a far, infinite or NaN point ends, and reads what is outside", function()
   for _, v in ipairs{1e30, -1e30, 1 / 0, -1 / 0, 0 / 0} do
     local grid = pg.full({1, 1, 1, 2}, v)

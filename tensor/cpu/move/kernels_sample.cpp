@@ -7,16 +7,21 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <type_traits>
 #include <vector>
 
 #include "tensor/cpu/loops.h"
+#include "tensor/cpu/move/copy.h"
+#include "tensor/cpu/move/transpose_simd.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace pg::cpu::HWY_NAMESPACE {
 namespace {
+namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kBlock = 256;   // points whose positions and weights stay in the cache for all channels
 constexpr int64_t kGrain = 8192;  // element reads that take about 10 µs
@@ -48,15 +53,17 @@ struct Sizes {
       : batch(x.size(0)), channels(x.size(1)), positions(x.size(2)), taps(index.size(1)), points(index.size(2)) {}
   // Calls f(image, first point, number of points) for blocks of points, in parallel.
   template <class F>
-  void by_blocks(F f) const {
-    const int64_t blocks = (points + kBlock - 1) / kBlock, work = kBlock * taps * std::max<int64_t>(channels, 1);
+  void by_blocks(int64_t block, F f) const {
+    const int64_t blocks = (points + block - 1) / block, work = block * taps * std::max<int64_t>(channels, 1);
     parallel_for(batch * blocks, kGrain / work + 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t first = i % blocks * kBlock;
-        f(i / blocks, first, std::min(kBlock, points - first));
+        const int64_t first = i % blocks * block;
+        f(i / blocks, first, std::min(block, points - first));
       }
     });
   }
+  // Whether so much is read that a copy of the images as pixels pays.
+  bool takes_pixels() const { return channels > 1 && points * taps >= positions; }
 };
 
 template <class T>
@@ -77,9 +84,196 @@ void add_tap(const T* plane, const int32_t* places, const T* weight, int64_t cou
   }
 }
 
+// --- Pixels: the channels of a position are next to each other, so that one vector has many of them ---
+
+constexpr int64_t kPoints = 64;    // whose values for kChannels channels stay in the first-level cache
+constexpr int64_t kChannels = 16;  // of a group, at most
+
+// The lanes for a group of channels: 4, 8 or 16.
+int64_t width_of(int64_t channels) { return channels > 8 ? 16 : channels > 4 ? 8 : 4; }
+
+// Calls f with the width as a constant.
+template <class F>
+void visit_width(int64_t width, F f) {
+  if (width == 16) return f(std::integral_constant<int64_t, 16>());
+  if (width == 8) return f(std::integral_constant<int64_t, 8>());
+  f(std::integral_constant<int64_t, 4>());
+}
+
+// Calls f(width, first channel, number of channels) for groups of channels; the width is a constant.
+template <class F>
+void by_groups(int64_t channels, F f) {
+  for (int64_t c = 0; c < channels; c += kChannels) {
+    const int64_t n = std::min(kChannels, channels - c);
+    visit_width(width_of(n), [&](auto width) { f(width, c, n); });
+  }
+}
+
+inline void transpose(int64_t rows, int64_t columns, const double* from, int64_t from_row, double* to, int64_t to_row) {
+  cpu::transpose(rows, columns, reinterpret_cast<const uint64_t*>(from), from_row, reinterpret_cast<uint64_t*>(to),
+                 to_row);
+}
+using cpu::transpose;
+
+// The images of x as pixels. Position -1 has zeros.
+template <class T>
+class Pixels {
+ public:
+  Pixels(const Sizes& s, const T* x)
+      : width_((s.channels - 1) / kChannels * kChannels + width_of((s.channels - 1) % kChannels + 1)),
+        image_((s.positions + 1) * width_),
+        data_(s.batch * image_) {
+    if (width_ > s.channels) zero_bytes(data_.get(), s.batch * image_ * int64_t(sizeof(T)));
+    for (int64_t n = 0; n < s.batch; ++n) std::fill_n(data_.get() + n * image_, width_, T(0));
+    copy_block(sizeof(T), {s.batch, s.positions, s.channels}, x, {s.channels * s.positions, 1, s.positions},
+               data_.get() + width_, {image_, width_, 1});
+  }
+  // Channel c of position 0 of image n.
+  const T* at(int64_t n, int64_t c) const { return data_.get() + n * image_ + width_ + c; }
+  int64_t width() const { return width_; }
+
+ private:
+  const int64_t width_, image_;
+  const Scratch<T> data_;
+};
+
+// Sets each of `count` points to the sum of its taps. `step`: from tap to tap.
+template <int64_t kWidth, class T>
+void add_taps(const T* pixels, int64_t width, const int32_t* places, const T* weight, int64_t taps, int64_t step,
+              int64_t count, T* to) {
+  const hn::CappedTag<T, kWidth> d;
+  constexpr int64_t kLanes = hn::MaxLanes(d), kVectors = kWidth / kLanes;
+  for (int64_t p = 0; p < count; ++p) {
+    hn::Vec<decltype(d)> sums[kVectors];
+    PERIGEE_UNROLL
+    for (int64_t v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
+    for (int64_t at = p; at < taps * step; at += step) {
+      const T* const pixel = pixels + places[at] * width;
+      const auto scale = hn::Set(d, weight ? weight[at] : T(1));
+      PERIGEE_UNROLL
+      for (int64_t v = 0; v < kVectors; ++v)
+        sums[v] = hn::Add(sums[v], hn::Mul(scale, hn::LoadU(d, pixel + v * kLanes)));
+    }
+    PERIGEE_UNROLL
+    for (int64_t v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, to + p * kWidth + v * kLanes);
+  }
+}
+
+template <class T>
+void sample_pixels(const Sizes& s, const T* x, const int32_t* index, const T* weight, T* out) {
+  const Pixels<T> pixels(s, x);
+  s.by_blocks(kPoints, [&](int64_t n, int64_t first, int64_t count) {
+    T points[kPoints * kChannels], rows[kChannels * kPoints];
+    const int64_t at = n * s.taps * s.points + first;
+    by_groups(s.channels, [&](auto width, int64_t c, int64_t channels) {
+      poll_kernel();
+      add_taps<width>(pixels.at(n, c), pixels.width(), index + at, weight ? weight + at : nullptr, s.taps, s.points,
+                      count, points);
+      transpose(count, width, points, width, rows, kPoints);
+      for (int64_t i = 0; i < channels; ++i)
+        std::copy_n(rows + i * kPoints, count, out + (n * s.channels + c + i) * s.points + first);
+    });
+  });
+}
+
+// sums[place] += dy, times `weight` if there is one, for pixels of kWidth channels.
+template <int64_t kWidth, class T>
+void add_to_places(const T* dy, const int32_t* places, const T* weight, int64_t count, T* sums) {
+  const hn::CappedTag<T, kWidth> d;
+  constexpr int64_t kLanes = hn::MaxLanes(d);
+  for (int64_t p = 0; p < count; ++p) {
+    T* const to = sums + places[p] * kWidth;
+    const auto scale = hn::Set(d, weight ? weight[p] : T(1));
+    PERIGEE_UNROLL
+    for (int64_t v = 0; v < kWidth; v += kLanes)
+      hn::StoreU(hn::Add(hn::LoadU(d, to + v), hn::Mul(scale, hn::LoadU(d, dy + p * kWidth + v))), d, to + v);
+  }
+}
+
+// One group of channels of an image.
+template <int64_t kWidth, class T>
+void sample_back_group(const Sizes& s, int64_t channels, const T* dy, const int32_t* index, const T* weight, T* out) {
+  constexpr int64_t kPolled = 1 << 14;
+  const Scratch<T> points(s.points * kWidth), sums((s.positions + 1) * kWidth);
+  T* const first = sums.get() + kWidth;  // before it is place -1, which nobody reads
+  in_polled_blocks(s.positions + 1, kPolled, [&](int64_t from, int64_t to) {
+    std::fill_n(sums.get() + from * kWidth, (to - from) * kWidth, T(0));
+  });
+  in_polled_blocks(s.points, kPolled, [&](int64_t from, int64_t to) {
+    if (channels < kWidth) std::fill_n(points.get() + from * kWidth, (to - from) * kWidth, T(0));
+    transpose(channels, to - from, dy + from, s.points, points.get() + from * kWidth, kWidth);
+  });
+  for (int64_t k = 0; k < s.taps; ++k)
+    in_polled_blocks(s.points, kPolled, [&](int64_t from, int64_t to) {
+      const int64_t at = k * s.points + from;
+      add_to_places<kWidth>(points.get() + from * kWidth, index + at, weight ? weight + at : nullptr, to - from, first);
+    });
+  in_polled_blocks(s.positions, kPolled, [&](int64_t from, int64_t to) {
+    transpose(to - from, channels, first + from * kWidth, kWidth, out + from, s.positions);
+  });
+}
+
+// Groups are as large as leaves one for each thread.
+template <class T>
+void sample_back_pixels(const Sizes& s, const T* dy, const int32_t* index, const T* weight, T* out) {
+  int64_t most = kChannels;
+  while (most > 4 && s.batch * ((s.channels + most - 1) / most) < num_threads()) most /= 2;
+  const int64_t groups = (s.channels + most - 1) / most;
+  const int64_t work = (s.points * s.taps + s.positions) * most;
+  parallel_for(s.batch * groups, kGrain / work + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t n = i / groups, c = i % groups * most, channels = std::min(most, s.channels - c);
+      const int64_t plane = n * s.channels + c, at = n * s.taps * s.points;
+      visit_width(width_of(channels), [&](auto width) {
+        sample_back_group<width>(s, channels, dy + plane * s.points, index + at, weight ? weight + at : nullptr,
+                                 out + plane * s.positions);
+      });
+    }
+  });
+}
+
+// to[p] = dy[p] times the pixel at its place.
+template <int64_t kWidth, class T>
+void multiply_pixels(const T* pixels, int64_t width, const int32_t* places, const T* dy, int64_t count, T* to) {
+  const hn::CappedTag<T, kWidth> d;
+  constexpr int64_t kLanes = hn::MaxLanes(d);
+  for (int64_t p = 0; p < count; ++p) {
+    const T* const pixel = pixels + places[p] * width;
+    PERIGEE_UNROLL
+    for (int64_t v = 0; v < kWidth; v += kLanes)
+      hn::StoreU(hn::Mul(hn::LoadU(d, dy + p * kWidth + v), hn::LoadU(d, pixel + v)), d, to + p * kWidth + v);
+  }
+}
+
+template <class T>
+void sample_weight_pixels(const Sizes& s, const T* dy, const T* x, const int32_t* index, T* out) {
+  const Pixels<T> pixels(s, x);
+  s.by_blocks(kPoints, [&](int64_t n, int64_t first, int64_t count) {
+    T points[kPoints * kChannels] = {}, products[kPoints * kChannels], rows[kChannels * kPoints];
+    by_groups(s.channels, [&](auto width, int64_t c, int64_t channels) {
+      poll_kernel();
+      transpose(channels, count, dy + (n * s.channels + c) * s.points + first, s.points, points, width);
+      for (int64_t k = 0; k < s.taps; ++k) {
+        const int64_t at = (n * s.taps + k) * s.points + first;
+        multiply_pixels<width>(pixels.at(n, c), pixels.width(), index + at, points, count, products);
+        transpose(count, width, products, width, rows, kPoints);
+        T* const to = out + at;
+        if (c == 0) std::fill_n(to, count, T(0));
+        for (int64_t i = 0; i < channels; ++i) {
+          PERIGEE_INDEPENDENT
+          for (int64_t p = 0; p < count; ++p) to[p] += rows[i * kPoints + p];
+        }
+      }
+    });
+  });
+}
+
+// --- The three kernels ---
+
 template <class T>
 void sample_typed(const Sizes& s, const T* x, const int32_t* index, const T* weight, T* out) {
-  s.by_blocks([&](int64_t n, int64_t first, int64_t count) {
+  if (s.takes_pixels()) return sample_pixels(s, x, index, weight, out);
+  s.by_blocks(kBlock, [&](int64_t n, int64_t first, int64_t count) {
     for (int64_t c = 0; c < s.channels; ++c) {
       if (c % 64 == 63) poll_kernel();
       const T* plane = x + (n * s.channels + c) * s.positions;
@@ -107,6 +301,7 @@ void sample_kernel(const KernelArgs& a) {
 
 template <class T>
 void sample_back_typed(const Sizes& s, const T* dy, const int32_t* index, const T* weight, T* out) {
+  if (s.takes_pixels()) return sample_back_pixels(s, dy, index, weight, out);
   parallel_for(s.batch * s.channels, kGrain / (s.points * s.taps + s.positions) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t n = i / s.channels;
@@ -138,7 +333,8 @@ void sample_back_kernel(const KernelArgs& a) {
 
 template <class T>
 void sample_weight_typed(const Sizes& s, const T* dy, const T* x, const int32_t* index, T* out) {
-  s.by_blocks([&](int64_t n, int64_t first, int64_t count) {
+  if (s.takes_pixels()) return sample_weight_pixels(s, dy, x, index, out);
+  s.by_blocks(kBlock, [&](int64_t n, int64_t first, int64_t count) {
     for (int64_t k = 0; k < s.taps; ++k) {
       const int64_t at = (n * s.taps + k) * s.points + first;
       std::fill_n(out + at, count, T(0));
