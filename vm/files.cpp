@@ -4,6 +4,7 @@
 
 #include "tensor/io/file.h"
 #include "tensor/io/formats.h"
+#include "tensor/io/json.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
 
@@ -13,7 +14,7 @@ namespace {
 bool ends_with(const std::string& path, const char* ending) { return std::string_view(path).ends_with(ending); }
 
 [[noreturn]] void bad_ending(const char* op, const std::string& path) {
-  bad_argument(op, "path", "a path that ends in .safetensors or .npy", '"' + path + '"');
+  bad_argument(op, "path", "a path that ends in .safetensors, .npy or .params", '"' + path + '"');
 }
 
 // Returns the string at index i, including zero bytes.
@@ -64,8 +65,22 @@ int save_tensors(lua_State* L, State& state) {
   return 0;
 }
 
-// load_tensors(path, op, any_ending) → tensors by name and the metadata (safetensors), or one tensor (npy). With
-// any_ending the format is safetensors for any path. op is the name of the caller.
+// The arrays of a .params file: by name, or as a list.
+void push_params(lua_State* L, State& state, Params params) {
+  lua_createtable(L, int(params.arrays.size()), 0);
+  for (size_t i = 0; i < params.arrays.size(); ++i) {
+    if (params.names.empty())
+      lua_pushnumber(L, double(i) + 1);
+    else
+      lua_pushlstring(L, params.names[i].data(), params.names[i].size());
+    push_box(L, state, std::move(params.arrays[i]));
+    lua_rawset(L, -3);
+  }
+}
+
+// load_tensors(path, op, any_ending) → tensors by name and the metadata (safetensors), tensors by name or in a list
+// (.params), or one tensor (npy). With any_ending the format is safetensors or .params for any path. op is the name of
+// the caller.
 int load_tensors(lua_State* L, State& state) {
   state.ctx.poll();
   const std::string path = check_string(L, state, 1, "load", "path"), op = check_string(L, state, 2, "load", "op");
@@ -76,7 +91,15 @@ int load_tensors(lua_State* L, State& state) {
     push_box(L, state, std::move(value));
     return 1;
   }
-  if (!any_ending && !ends_with(path, ".safetensors")) bad_ending(op.c_str(), path);
+  bool params = ends_with(path, ".params");
+  if (!any_ending && !params && !ends_with(path, ".safetensors")) bad_ending(op.c_str(), path);
+  if (any_ending) access_files(state, op, [&] { params = is_params(path); });
+  if (params) {
+    Params arrays;
+    access_files(state, op, [&] { arrays = load_params(path); });
+    push_params(L, state, std::move(arrays));
+    return 1;
+  }
   NamedTensors content;
   access_files(state, op, [&] { content = load_safetensors(path); });
   lua_createtable(L, 0, int(content.tensors.size()));
@@ -92,6 +115,53 @@ int load_tensors(lua_State* L, State& state) {
     lua_rawset(L, -3);
   }
   return 2;
+}
+
+// A JSON text as tables; null becomes nil. Errors begin with the name of the text.
+class TableReader : public JsonReader {
+ public:
+  TableReader(lua_State* L, std::string name, std::string_view text) : JsonReader(std::move(name), text), L_(L) {}
+
+  void push() {
+    luaL_checkstack(L_, 4, "JSON");
+    switch (kind()) {
+      case Kind::kNull:
+        null();
+        return lua_pushnil(L_);
+      case Kind::kBoolean:
+        return lua_pushboolean(L_, boolean());
+      case Kind::kNumber:
+        return lua_pushnumber(L_, number());
+      case Kind::kString:
+        return push_text(string());
+      case Kind::kArray:
+        lua_newtable(L_);
+        return array([&](size_t i) {
+          push();
+          lua_rawseti(L_, -2, int(i) + 1);
+        });
+      case Kind::kObject:
+        lua_newtable(L_);
+        return object([&](const std::string& key, size_t) {
+          push_text(key);
+          push();
+          lua_rawset(L_, -3);
+        });
+    }
+  }
+
+ private:
+  void push_text(const std::string& text) { lua_pushlstring(L_, text.data(), text.size()); }
+
+  lua_State* L_;
+};
+
+// read_json(text, path, op) → the value of the text of a JSON file. op is the name of the caller.
+int read_json(lua_State* L, State& state) {
+  const std::string text = string_at(L, 1), path = check_string(L, state, 2, "read_json", "path"),
+                    op = check_string(L, state, 3, "read_json", "op");
+  access_files(state, op, [&] { TableReader(L, path, text).push(); });
+  return 1;
 }
 
 // load_idx(path, op) → the tensor of an idx file.
@@ -127,6 +197,7 @@ void open_files(lua_State* L, State& state) {
                       {"load_tensors", entry<load_tensors>},
                       {"load_idx", entry<load_idx_file>},
                       {"read_file", entry<read_whole_file>},
+                      {"read_json", entry<read_json>},
                       {"can_read", entry<can_read_file>}});
 }
 

@@ -17,11 +17,21 @@ struct NamedTensors {
   std::map<std::string, std::string> metadata;
 };
 
+// The arrays of a .params file of MXNet. A dict has a name for each, a list has no names.
+struct Params {
+  std::vector<Value> arrays;
+  std::vector<std::string> names;
+};
+
 // Loaded tensors are contiguous and on the CPU. Npy and idx files may be gzipped.
 NamedTensors load_safetensors(const std::string& path);
 NamedTensors read_safetensors(const std::string& name, std::string_view content);  // `name` is the FILE in messages
 Value load_npy(const std::string& path);  // versions 1.0 to 3.0; arrays in Fortran order are transposed
 Value load_idx(const std::string& path);  // the format of MNIST; 16-bit integers become int32
+
+// Sparse arrays become dense; one without a shape has the shape {0}.
+Params load_params(const std::string& path);
+bool is_params(const std::string& path);  // whether the file starts as a .params file does
 
 // Writes are atomic: on an exception the old file is unchanged. Values may be strided and on any device.
 void save_safetensors(const std::string& path, const NamedTensors& content);
