@@ -284,7 +284,11 @@ Load._optional = {default_init = true}
 init.Load = Load
 
 function Load:init(source, default_init)
-  if type(source) == "string" then source = core.load_tensors(source, "Load") end
+  if type(source) == "string" then
+    local path = source
+    source = core.load_tensors(path, "Load")
+    if path:find("%.params$") then source = core.require("nn.parameters").read("Load", path) end
+  end
   if type(source) ~= "table" then core.arg_error("Load", "source", "a path or a table of tensors", source) end
   if args.plain(default_init) then default_init = args.options("Load", default_init, {default_init = args.none}).default_init end
   self.source = source

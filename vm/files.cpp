@@ -175,10 +175,14 @@ int load_idx_file(lua_State* L, State& state) {
   return 1;
 }
 
+// read_file(path[, op]) → its content, decompressed. op is the name of the caller.
 int read_whole_file(lua_State* L, State& state) {
   const std::string path = check_string(L, state, 1, "read_file", "path");
   std::string text;
-  state.ctx.cancellable([&] { text = read_file(path); });
+  if (lua_isnoneornil(L, 2))
+    state.ctx.cancellable([&] { text = read_file(path); });
+  else
+    access_files(state, check_string(L, state, 2, "read_file", "op"), [&] { text = read_file(path); });
   lua_pushlstring(L, text.data(), text.size());
   return 1;
 }

@@ -91,15 +91,19 @@ end
 BatchNorm.infer_shape, BatchNorm._sizes = infer_channels, "channels"
 BatchNorm.describe = describe
 
-local function normalize_batch(block, x)
-  local fixed = block._global
-  local running_mean, running_var = block.running_mean, block.running_var
-  local y, mean, var = ops.batch_norm(x, running_mean, running_var, block.gamma, block.beta, fixed and block._fixed or block._options)
-  if not fixed and (core.tracing() or core.is_training() or core.symbols.any(mean)) then   -- in a graph each run decides whether it trains; if not, mean and var are the old ones
+--- norm.normalize_batch(x, running_mean, running_var, gamma, beta, options) -> batch_norm of x. In training mode it
+--- updates the running statistics, unless options.training is false.
+function layers.normalize_batch(x, running_mean, running_var, gamma, beta, options)
+  local y, mean, var = ops.batch_norm(x, running_mean, running_var, gamma, beta, options)
+  if options.training ~= false and (core.tracing() or core.is_training() or core.symbols.any(mean)) then   -- in a graph each run decides whether it trains; if not, mean and var are the old ones
     core.bind(running_mean, mean)
     core.bind(running_var, var)
   end
   return y
+end
+
+local function normalize_batch(block, x)
+  return layers.normalize_batch(x, block.running_mean, block.running_var, block.gamma, block.beta, block._global and block._fixed or block._options)
 end
 
 function BatchNorm:forward(x)

@@ -157,10 +157,40 @@ local function check_extra(op, path, entries, values, aliases)
   end
 end
 
+--- sets.read(op, path) -> the tensors of a file by name, and nothing else for a safetensors file; for one of MXNet the
+--- set of the names that it marks as auxiliary states, and true. The names are those behind the marks arg: and aux:.
+function sets.read(op, path)
+  local tensors, metadata = core.load_tensors(path, op, true)
+  if metadata then return tensors, {} end
+  local values, states = {}, {}
+  for name, x in pairs(tensors) do
+    if type(name) == "number" then core.fail(op, "%s: holds a list of arrays without names", path) end
+    local mark, bare = name:match("^(a[ru][gx]):(.*)$")
+    if values[bare or name] then core.fail(op, "%s: holds two arrays for '%s'", path, bare or name) end
+    values[bare or name] = x
+    if mark == "aux" then states[bare] = true end
+  end
+  return values, states, true
+end
+
+-- Returns the tensors of a file by path. In MXNet's paths the children of a Sequential count from 0 on.
+local function read_paths(op, path)
+  local values, _, of_mxnet = sets.read(op, path)
+  if not of_mxnet then return values end
+  local out = {}
+  for name, x in pairs(values) do
+    if name:find(".", 1, true) then
+      name = ("." .. name):gsub("%.(%d+)%f[.\0]", function(n) return "." .. tonumber(n) + 1 end):sub(2)
+    end
+    out[name] = x
+  end
+  return out
+end
+
 -- Reads and checks everything before it changes a parameter, so an error leaves the block unchanged.
 local function load(op, entries, path, opts)
   opts = args.options(op, opts, load_options)
-  local values = core.load_tensors(path, op, true)
+  local values = read_paths(op, path)
   local aliases, by_tensor = find_aliases(entries, values)
   local found = {}
   for i, entry in ipairs(entries) do

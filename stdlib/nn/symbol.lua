@@ -152,13 +152,17 @@ end
 
 --- nn.SymbolBlock.imports(json[, names[, params]]) -> a block that runs a graph written by block:export. names lists
 --- the arguments in the order in which the block takes them. params is the path of the tensors; without it the
---- parameters have to be initialized.
+--- parameters have to be initialized. json may also be the x-symbol.json of a block of MXNet, with x-0000.params as
+--- params: its parameters keep their names, index values in it start at 0, and the results are those of the graph, in
+--- one flat list. Without the names of the arguments these are the variables without a value, in the order of the graph.
 function SymbolBlock.imports(json, names, params)
   if json == SymbolBlock then
     core.fail("imports", "bad argument 'json' (expected a string, got class SymbolBlock; write nn.SymbolBlock.imports(…) with a dot)")
   end
   args.string("imports", "json", json)
   if params ~= nil then args.string("imports", "params", params) end
+  local text = core.read_file(json, "imports")
+  if text:find('"arg_nodes"%s*:') then return core.require("mxnet.block").imports(json, text, names, params) end
   local model, values = native.load(json, params, "imports")
   local order
   if names ~= nil then order = reordered(model, check_names(model, names)) end
