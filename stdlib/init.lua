@@ -77,7 +77,8 @@ function pg.save(path, tensors)
   core.save_tensors(path, tensors)
 end
 
---- pg.load(path) -> the tensors of a .safetensors file by name, or the tensor of a .npy file.
+--- pg.load(path) -> the tensors of a .safetensors file by name, or the tensor of a .npy file. Of a .params file of MXNet
+--- the arrays by name, or as a list if they have no names; sparse ones become dense.
 function pg.load(path)
   local tensors = core.load_tensors(args.string("load", "path", path), "load")
   return tensors

@@ -275,8 +275,8 @@ function FusedRNN:make(shape, options, path)
   return self:choose(path):make(shape, options, path)
 end
 
---- pg.init.Load(file or table, default_init): values by path, from a table or a file written by save_parameters or
---- pg.save. Other paths get default_init.
+--- pg.init.Load(file or table, default_init): values by path, from a table or a file written by save_parameters,
+--- pg.save or MXNet. Other paths get default_init.
 --- Example: local net = pg.nn.Dense(1, {in_units = 2})
 --- return net:initialize(pg.init.Load({weight = pg.tensor{{1, 2}}}, "zeros")).weight
 local Load = Initializer:extend("Load")
@@ -285,9 +285,8 @@ init.Load = Load
 
 function Load:init(source, default_init)
   if type(source) == "string" then
-    local path = source
-    source = core.load_tensors(path, "Load")
-    if path:find("%.params$") then source = core.require("nn.parameters").read("Load", path) end
+    local read = source:find("%.params$") and core.require("nn.parameters").read_paths
+    source = read and read("Load", source) or core.load_tensors(source, "Load")
   end
   if type(source) ~= "table" then core.arg_error("Load", "source", "a path or a table of tensors", source) end
   if args.plain(default_init) then default_init = args.options("Load", default_init, {default_init = args.none}).default_init end

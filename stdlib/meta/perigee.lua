@@ -2903,7 +2903,8 @@ function Block:register_forward_pre_hook(f) end
 ---@return any
 function Block:save_parameters(path) end
 
----block:load_parameters(path, {allow_missing=, ignore_extra=, cast_dtype=, device=}) reads a file of save_parameters.
+---block:load_parameters(path, {allow_missing=, ignore_extra=, cast_dtype=, device=}) reads a file of save_parameters,
+---or one of MXNet (.params), where the children of a Sequential count from 0 on and names may begin with arg: or aux:.
 ---Everything is checked before the first parameter changes. cast_dtype converts to the dtypes of the block; without a
 ---device the parameters stay on theirs.
 ---@param path any
@@ -3937,8 +3938,8 @@ function init.Initializer() end
 ---@return any
 function init.LSTMBias(forget_bias) end
 
----pg.init.Load(file or table, default_init): values by path, from a table or a file written by save_parameters or
----pg.save. Other paths get default_init.
+---pg.init.Load(file or table, default_init): values by path, from a table or a file written by save_parameters,
+---pg.save or MXNet. Other paths get default_init.
 ---@param file any
 ---@param default_init any
 ---@return any
@@ -8787,7 +8788,8 @@ function pg.keep(x) end
 ---@return any
 function pg.live(f) end
 
----pg.load(path) -> the tensors of a .safetensors file by name, or the tensor of a .npy file.
+---pg.load(path) -> the tensors of a .safetensors file by name, or the tensor of a .npy file. Of a .params file of MXNet
+---the arrays by name, or as a list if they have no names; sparse ones become dense.
 ---@param path any
 ---@return any
 function pg.load(path) end

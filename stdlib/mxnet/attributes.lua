@@ -41,10 +41,9 @@ Attributes.boolean = reader("True or False", function(text) return booleans[text
 Attributes.list = reader("a list of numbers", function(text)
   local out = {}
   for item in text:gsub("^%s*[%(%[](.*)[%)%]]%s*$", "%1"):gmatch("[^,%s]+") do
-    local value = item == "None" and false or nil
-    if value == nil then value = number_of(item) end
-    if value == nil then return nil end
-    out[#out + 1] = value
+    local value = number_of(item)
+    if not value and item ~= "None" then return nil end
+    out[#out + 1] = value or false
   end
   return out
 end)

@@ -19,7 +19,8 @@ function Imported:forward(...)
   local n = #plan.arguments
   if select("#", ...) > n then core.fail("SymbolBlock", "too many arguments (expected %d, got %d)", n, (select("#", ...))) end
   for i, argument in ipairs(plan.arguments) do
-    values[argument.id] = {args.tensor("SymbolBlock", argument.name, (select(i, ...)))}
+    local x = select(i, ...)
+    values[argument.id] = {(x ~= nil or not argument.optional) and args.tensor("SymbolBlock", argument.name, x) or nil}
   end
   for _, variable in ipairs(plan.parameters) do values[variable.id] = {self[variable.name]} end
   for _, variable in ipairs(plan.labels) do values[variable.id] = {} end
@@ -71,13 +72,13 @@ local function make_parameter(variable, value, is_state)
   return p
 end
 
--- Returns the names of the arguments: `names`, or without them the variables that no file gives a value.
+-- Returns the arguments: those with these names, or without names the variables that have no value and are no parameters.
 local function arguments_of(g, roles, names, values)
   local list, known = {}, {}
   for _, variable in ipairs(g.variables) do
+    local role = roles[variable.id]
     known[variable.name] = variable
-    local is_parameter = values[variable.name] or variable.texts.__shape__ or roles[variable.id] == "state" or roles[variable.id] == "label"
-    if not is_parameter then list[#list + 1] = variable end
+    if not (values[variable.name] or variable.texts.__shape__ or role == "state" or role == "label") then list[#list + 1] = variable end
   end
   if names == nil then return list end
   if type(names) == "string" then names = {names} end
@@ -87,9 +88,6 @@ local function arguments_of(g, roles, names, values)
     if not known[name] then core.fail("imports", "the graph has no argument '%s'%s", tostring(name), hint(nil, name, known)) end
     if seen[name] then core.fail("imports", "the name '%s' appears twice", name) end
     chosen[i], seen[name] = known[name], true
-  end
-  for _, variable in ipairs(list) do
-    if not seen[variable.name] then core.fail("imports", "the names lack the argument '%s' of the graph", variable.name) end
   end
   return chosen
 end
@@ -115,6 +113,7 @@ function block.imports(file, text, names, params)
   rawset(self, "_plan", plan)
   local own = {}
   for i, variable in ipairs(plan.arguments) do own[i], taken[variable.name] = variable.name, true end
+  for _, variable in ipairs(g.variables) do variable.optional = roles[variable.id] == "label" end
   rawset(self, "_arguments", own)
   for _, variable in ipairs(g.variables) do
     local name = variable.name
@@ -124,7 +123,8 @@ function block.imports(file, text, names, params)
     elseif not value and roles[variable.id] == "label" then
       plan.labels[#plan.labels + 1] = variable
       goto continue
-    elseif params and not value then core.fail("imports", "%s: does not have the tensor '%s' of %s", params, name, file)
+    elseif params and not value then
+      core.fail("imports", "%s: does not have the tensor '%s' of %s (nor is it among the names of the arguments)", params, name, file)
     else
       if Imported[name] ~= nil or name:byte() == 95 then core.fail("imports", "%s: '%s' cannot be the name of a parameter", file, name) end
       taken[name] = true

@@ -69,6 +69,12 @@ define("Cast cast amp_cast", function(a)
   return function(x) return ops.to(x, dtype) end
 end)
 
+local function modulo(x, y)  -- 0 where y is
+  if y == 0 then return ops.zeros_like(x) end
+  local rest = ops.remainder(x, y)
+  return type(y) == "number" and rest or ops.where(is_true(y), rest, 0)
+end
+
 -- Functions of two tensors; their names with a scalar end in _scalar, as in _plus_scalar, and in Scalar, as in
 -- _PlusScalar. A reversed one has the scalar on the left.
 local binary = {
@@ -76,7 +82,7 @@ local binary = {
   {ops.sub, "elemwise_sub broadcast_sub broadcast_minus _sub _minus _Minus", "minus", "rminus"},
   {ops.mul, "elemwise_mul broadcast_mul _mul _Mul", "mul"},
   {ops.div, "elemwise_div broadcast_div _div _Div", "div", "rdiv"},
-  {ops.remainder, "broadcast_mod _mod _Mod", "mod", "rmod"},
+  {modulo, "broadcast_mod _mod _Mod", "mod", "rmod"},
   {ops.pow, "broadcast_power _power _Power", "power", "rpower"},
   {ops.maximum, "broadcast_maximum _maximum _Maximum", "maximum"},
   {ops.minimum, "broadcast_minimum _minimum _Minimum", "minimum"},
@@ -337,7 +343,7 @@ define("BatchNorm BatchNorm_v1 CuDNNBatchNorm _contrib_SyncBatchNorm", function(
   local roles = {[4] = "state", [5] = "state"}
   if #a.inputs == 3 then roles.added = {"_moving_mean", "_moving_var"} end
   return function(x, gamma, beta, mean, var)
-    if fixed then gamma = ops.ones_like(gamma) end
+    if fixed then gamma = gamma * 0 + 1 end  -- keeps a gradient of zeros
     if dim == 2 then return norm.normalize_batch(x, mean, var, gamma, beta, options) end
     return ops.transpose(norm.normalize_batch(ops.transpose(x, dim, 2), mean, var, gamma, beta, options), dim, 2)
   end, roles
@@ -805,7 +811,14 @@ plain("gather_nd", function(x, index)
   for i = 1, index:size(1) do key[i] = index[i] + 1 end
   return x[key]
 end)
-plain("where", function(condition, x, y) return ops.where(is_true(condition), x, y) end)
+plain("where", function(condition, x, y)
+  if condition:dim() == 1 and x:dim() > 1 then  -- chooses rows
+    local shape = {-1}
+    for d = 2, x:dim() do shape[d] = 1 end
+    condition = ops.reshape(condition, shape)
+  end
+  return ops.where(is_true(condition), x, y)
+end)
 
 local function sequence(name, op, read)
   define(name, function(a)

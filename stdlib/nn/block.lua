@@ -208,7 +208,8 @@ function Block:save_parameters(path)
   return self
 end
 
---- block:load_parameters(path, {allow_missing=, ignore_extra=, cast_dtype=, device=}) reads a file of save_parameters.
+--- block:load_parameters(path, {allow_missing=, ignore_extra=, cast_dtype=, device=}) reads a file of save_parameters,
+--- or one of MXNet (.params), where the children of a Sequential count from 0 on and names may begin with arg: or aux:.
 --- Everything is checked before the first parameter changes. cast_dtype converts to the dtypes of the block; without a
 --- device the parameters stay on theirs.
 function Block:load_parameters(path, opts)

@@ -173,14 +173,15 @@ function sets.read(op, path)
   return values, states, true
 end
 
--- Returns the tensors of a file by path. In MXNet's paths the children of a Sequential count from 0 on.
-local function read_paths(op, path)
+--- sets.read_paths(op, path) -> the tensors of a file by path. In MXNet's paths the children of a Sequential count from
+--- 0 on.
+function sets.read_paths(op, path)
   local values, _, of_mxnet = sets.read(op, path)
   if not of_mxnet then return values end
   local out = {}
   for name, x in pairs(values) do
     if name:find(".", 1, true) then
-      name = ("." .. name):gsub("%.(%d+)%f[.\0]", function(n) return "." .. tonumber(n) + 1 end):sub(2)
+      name = ("." .. name):gsub("%.(%d+)%f[.%z]", function(n) return "." .. tonumber(n) + 1 end):sub(2)
     end
     out[name] = x
   end
@@ -190,7 +191,7 @@ end
 -- Reads and checks everything before it changes a parameter, so an error leaves the block unchanged.
 local function load(op, entries, path, opts)
   opts = args.options(op, opts, load_options)
-  local values = read_paths(op, path)
+  local values = sets.read_paths(op, path)
   local aliases, by_tensor = find_aliases(entries, values)
   local found = {}
   for i, entry in ipairs(entries) do
@@ -211,7 +212,7 @@ end
 function methods:save(path) save("save", entries_at("save", self), args.string("save", "path", path)) end
 
 --- params:load(path[, {allow_missing=, ignore_extra=, cast_dtype=, device=}]) reads the parameters from a safetensors
---- file. Without a device they stay on theirs.
+--- file or one of MXNet, see block:load_parameters. Without a device they stay on theirs.
 function methods:load(path, opts)
   load("load", entries_at("load", self), args.string("load", "path", path), opts)
   return self

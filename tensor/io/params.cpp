@@ -22,10 +22,10 @@ struct TypeFlag {
   bool known;
 };
 constexpr TypeFlag kFlags[] = {
-    {"float32", DType::kFloat32, true}, {"float64", DType::kFloat64, true}, {"float16", DType::kFloat16, true},
-    {"uint8", DType::kUInt8, true},     {"int32", DType::kInt32, true},     {"int8", DType::kInt8, true},
-    {"int64", DType::kInt64, true},     {"bool", DType::kBool, true},       {"int16", DType::kInt32, false},
-    {"uint16", DType::kInt32, false},   {"uint32", DType::kInt64, false},   {"uint64", DType::kInt64, false},
+    {"float32", DType::kFloat32, true},  {"float64", DType::kFloat64, true}, {"float16", DType::kFloat16, true},
+    {"uint8", DType::kUInt8, true},      {"int32", DType::kInt32, true},     {"int8", DType::kInt8, true},
+    {"int64", DType::kInt64, true},      {"bool", DType::kBool, true},       {"int16", DType::kInt32, false},
+    {"uint16", DType::kInt32, false},    {"uint32", DType::kInt64, false},   {"uint64", DType::kInt64, false},
     {"bfloat16", DType::kBFloat16, true}};
 
 enum Storage : int32_t { kDense = 0, kRowSparse = 1, kCsr = 2 };
@@ -96,7 +96,8 @@ class ParamsReader {
   // Reads the elements of an array, which the rest of the file must hold.
   Value read_elements(DType dtype, const Dims& shape) {
     const uint64_t at = file_.position(), bytes = payload_bytes(file_, at, shape, uint64_t(size_of(dtype)));
-    if (bytes > room()) fail(at, "{} {} takes {} bytes, the file has {}", name_of(dtype), to_string(shape), bytes, room());
+    if (bytes > room())
+      fail(at, "{} {} takes {} bytes, the file has {}", name_of(dtype), to_string(shape), bytes, room());
     return read_array(file_, dtype, shape, what_);
   }
 
@@ -133,7 +134,7 @@ class ParamsReader {
     if (dtype != DType::kInt32 && dtype != DType::kInt64) fail(at, "indices of dtype {}", name_of(dtype));
     const Dims shape = read_shape();
     if (shape.size() != 1 || shape[0] != expected)
-      fail(at, "indices of shape {} (expected {{{}}})", to_string(shape), expected);
+      fail(at, "indices of shape {} (expected {})", to_string(shape), expected);
     return {dtype, expected};
   }
 
@@ -189,8 +190,7 @@ class ParamsReader {
 
   void read_names(Params& out) {
     const uint64_t at = file_.position(), count = number<uint64_t>("the number of names");
-    if (count != 0 && count != out.arrays.size())
-      file_.fail_at(at, "{} names for {} arrays", count, out.arrays.size());
+    if (count != 0 && count != out.arrays.size()) file_.fail_at(at, "{} names for {} arrays", count, out.arrays.size());
     std::unordered_set<std::string> known;
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t name_at = file_.position(), length = number<uint64_t>("the length of a name");

@@ -3,6 +3,7 @@
 local root = arg[0]:match("^(.*)/tests/fuzz/seeds%.lua$") or "."
 package.path = root .. "/?.lua;" .. package.path
 local pg = require "perigee"
+local params = require "tests.params_file"
 local folder = assert(arg[1], "usage: seeds.lua FOLDER")
 
 local function quote(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
@@ -20,7 +21,7 @@ local function write(path, text)
   file:close()
 end
 
-for _, target in ipairs{"safetensors", "npy", "idx", "graph"} do os.execute("mkdir -p " .. quote(folder .. "/"
+for _, target in ipairs{"safetensors", "npy", "params", "idx", "graph"} do os.execute("mkdir -p " .. quote(folder .. "/"
   .. target)) end
 pg.manual_seed(1)
 
@@ -40,6 +41,20 @@ for k, shape in ipairs(shapes) do
     end
   end
 end
+
+for version = 0, 3 do
+  local records, named = {}, {}
+  for i, dtype in ipairs(dtypes) do
+    local shape = shapes[i % #shapes + 1]
+    records[i] = params.array(pg.rand(#shape == 0 and version < 3 and {1} or shape):to(dtype), version)
+    named[i] = dtype
+  end
+  write(folder .. "/params/list" .. version, params.file(records))
+  write(folder .. "/params/dict" .. version, params.file(records, named))
+end
+local function index(list) return pg.tensor(list, {dtype = "int64"}) end
+write(folder .. "/params/sparse", params.file{params.sparse({4, 2}, pg.ones(2, 2), {index{1, 3}}),
+  params.sparse({3, 4}, pg.ones(3), {index{0, 1, 1, 3}, index{2, 0, 3}})})
 
 local function big_endian(n) return string.char(math.floor(n / 2 ^ 24) % 256, math.floor(n / 2 ^ 16) % 256,
   math.floor(n / 256) % 256, n % 256) end
@@ -149,6 +164,8 @@ dictionary("safetensors", with{'"dtype":', '"shape":[', '"data_offsets":[', '"__
   '"BOOL"', '"I64"', "[0]"})
 dictionary("npy", with{"\147NUMPY", "'descr':", "'fortran_order':", "'shape':", "True", "False", "'<f4'", "'>i2'",
   "'|b1'", "(1,)", "()"})
+dictionary("params", {"\200\250\147\249", "\201\250\147\249\0\0\0\0", "\201\250\147\249\1\0\0\0",
+  "\201\250\147\249\2\0\0\0", "\202\250\147\249\0\0\0\0", "\255\255\255\255\255\255\255\255", "\0\0\0\0\0\0\0\64"})
 dictionary("idx", {"\0\0\8", "\255\255\255\255", "\31\139\8"})
 local words = with{'"op":"', '"op":"loop"', '"op":"cond"', '"kind":"', '"then_body":', '"condition":', '"body":',
   '"bodies":[', '"attrs":{', '"types":[', '"inputs":[',
