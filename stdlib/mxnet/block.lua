@@ -92,9 +92,13 @@ local function arguments_of(g, roles, names, values)
   return chosen
 end
 
-local function check_extra(g, file, params, values)
+-- Raises if two variables have one name, or a tensor of the file belongs to none.
+local function check_names(g, file, params, values)
   local known, extra = {}, {}
-  for _, variable in ipairs(g.variables) do known[variable.name] = true end
+  for _, variable in ipairs(g.variables) do
+    if known[variable.name] then core.fail("imports", "%s: two variables have the name '%s'", file, variable.name) end
+    known[variable.name] = true
+  end
   for name in pairs(values) do if not known[name] then extra[#extra + 1] = tostring(name) end end
   table.sort(extra)
   if extra[1] then core.fail("imports", "%s: has the tensor '%s', which %s does not have%s", params, extra[1], file, hint(nil, extra[1], known)) end
@@ -105,33 +109,31 @@ function block.imports(file, text, names, params)
   local g = graph.read(core.read_json(text, file, "imports"), file)
   local values, states = {}, {}
   if params then values, states = sets.read("imports", params) end
-  check_extra(g, file, params, values)
-  local roles, plan, taken = roles_of(g), {graph = g, parameters = {}, labels = {}}, {}
-  plan.arguments = arguments_of(g, roles, names, values)
-  local self = setmetatable({}, Imported)
+  check_names(g, file, params, values)
+  local roles = roles_of(g)
+  local plan = {graph = g, arguments = arguments_of(g, roles, names, values), parameters = {}, labels = {}}
+  local self, own, is_argument = setmetatable({}, Imported), {}, {}
   rawset(self, "_file", file)
   rawset(self, "_plan", plan)
-  local own = {}
-  for i, variable in ipairs(plan.arguments) do own[i], taken[variable.name] = variable.name, true end
-  for _, variable in ipairs(g.variables) do variable.optional = roles[variable.id] == "label" end
   rawset(self, "_arguments", own)
+  for i, variable in ipairs(plan.arguments) do
+    own[i], is_argument[variable] = variable.name, true
+    variable.optional = roles[variable.id] == "label"
+  end
   for _, variable in ipairs(g.variables) do
-    local name = variable.name
+    local name, role = variable.name, roles[variable.id]
     local value = values[name]
-    if taken[name] then  -- an argument, or a variable that occurs twice
-      if self[name] == nil then goto continue end
-    elseif not value and roles[variable.id] == "label" then
-      plan.labels[#plan.labels + 1] = variable
-      goto continue
-    elseif params and not value then
-      core.fail("imports", "%s: does not have the tensor '%s' of %s (nor is it among the names of the arguments)", params, name, file)
-    else
-      if Imported[name] ~= nil or name:byte() == 95 then core.fail("imports", "%s: '%s' cannot be the name of a parameter", file, name) end
-      taken[name] = true
-      self[name] = make_parameter(variable, value, states[name] or roles[variable.id] == "state")
+    if not is_argument[variable] then
+      if role == "label" and not value then plan.labels[#plan.labels + 1] = variable
+      else
+        if params and not value then
+          core.fail("imports", "%s: does not have the tensor '%s' of %s (nor is it among the names of the arguments)", params, name, file)
+        end
+        if Imported[name] ~= nil or name:byte() == 95 then core.fail("imports", "%s: '%s' cannot be the name of a parameter", file, name) end
+        plan.parameters[#plan.parameters + 1] = variable
+        self[name] = make_parameter(variable, value, states[name] or role == "state")
+      end
     end
-    plan.parameters[#plan.parameters + 1] = variable
-    ::continue::
   end
   return self
 end

@@ -84,6 +84,22 @@ local function read_node(out, id, node, file, where, depth)
   out.steps[#out.steps + 1] = read
 end
 
+-- Lists in each step the nodes whose outputs no later step uses, so that a run does not keep them.
+local function note_last_uses(g)
+  local last = {}
+  for _, head in ipairs(g.heads) do last[head.node] = false end
+  for at = #g.steps, 1, -1 do
+    local step = g.steps[at]
+    step.done = {}
+    for _, from in ipairs(step.inputs) do
+      if last[from.node] == nil then
+        last[from.node] = at
+        step.done[#step.done + 1] = from.node
+      end
+    end
+  end
+end
+
 --- graph.read(t, file) -> {nodes =, steps =, variables =, heads =} of a decoded JSON file. The nodes are numbered from 1
 --- on, in an order in which each follows its inputs. Raises for what is malformed or not supported.
 function read_graph(t, file, where, depth)
@@ -94,6 +110,7 @@ function read_graph(t, file, where, depth)
   for id = 1, count do read_node(out, id, t.nodes[id], file, where, depth) end
   out.heads = read_entries(t.heads, count, where .. ": heads")
   check(#out.heads > 0, where, "no heads")
+  note_last_uses(out)
   return out
 end
 
@@ -106,6 +123,7 @@ function graph.run(g, values)
     local list, n = {}, #step.inputs
     for i, from in ipairs(step.inputs) do list[i] = values[from.node][from.output] end
     values[step.id] = {step.f(unpack(list, 1, n))}
+    for _, id in ipairs(step.done) do values[id] = nil end
   end
   local out = {}
   for i, head in ipairs(g.heads) do

@@ -37,6 +37,9 @@ plain("gammaln", ops.lgamma)
 plain("gamma", function(x) return ops.exp(ops.lgamma(x)) end)
 plain("degrees", function(x) return x * (180 / math.pi) end)
 plain("radians", function(x) return x * (math.pi / 180) end)
+plain("log_sigmoid", ops.logsigmoid)
+plain("mish", ops.mish)
+plain("digamma", ops.digamma)
 plain("cbrt", function(x) return ops.sign(x) * ops.pow(ops.abs(x), 1 / 3) end)
 plain("rcbrt", function(x) return ops.sign(x) * ops.pow(ops.abs(x), -1 / 3) end)
 plain("round", function(x) return ops.sign(x) * ops.floor(ops.abs(x) + 0.5) end)        -- halves away from 0
@@ -44,7 +47,7 @@ plain("rint", function(x) return ops.ceil(x - 0.5) end)                         
 plain("logical_not", function(x) return to_dtype_of(x, ops.eq(x, 0)) end)
 plain("zeros_like", ops.zeros_like)
 plain("ones_like", ops.ones_like)
-plain("_copy identity amp_cast_identity _identity_with_attr_like_rhs", function(x) return x end)
+plain("_copy identity _identity_with_attr_like_rhs", function(x) return x end)
 plain("BlockGrad stop_gradient", ops.detach)
 plain("_contrib_div_sqrt_dim", function(x) return x / math.sqrt(x:size(-1)) end)
 plain("add_n ElementWiseSum", function(first, ...)
@@ -397,6 +400,24 @@ end)
 define("Embedding _contrib_SparseEmbedding", function(a)
   local last = a:number("input_dim") - 1
   return function(x, weight) return ops.embedding(ops.clamp(integers(x), 0, last), weight, {index_base = 0}) end
+end)
+
+local function by_block(name, op)
+  define(name, function(a)
+    local size = a:number("block_size")
+    return function(x) return op(x, size) end
+  end)
+end
+-- Unlike pixel_shuffle, the positions in a block come before the channels.
+by_block("depth_to_space", function(x, size)
+  local n, c, h, w = x:size(1), x:size(2), x:size(3), x:size(4)
+  local parts = ops.permute(ops.reshape(x, {n, size, size, c / size ^ 2, h, w}), {1, 4, 5, 2, 6, 3})
+  return ops.reshape(parts, {n, c / size ^ 2, h * size, w * size})
+end)
+by_block("space_to_depth", function(x, size)
+  local n, c, h, w = x:size(1), x:size(2), x:size(3), x:size(4)
+  local parts = ops.permute(ops.reshape(x, {n, c, h / size, size, w / size, size}), {1, 4, 6, 2, 3, 5})
+  return ops.reshape(parts, {n, c * size ^ 2, h / size, w / size})
 end)
 
 define("UpSampling", function(a)
