@@ -5,6 +5,7 @@ local HybridBlock = core.require("nn.block").HybridBlock
 local graph = core.require("mxnet.graph")
 local param = core.require("param")
 local sets = core.require("nn.parameters")
+local standalone = core.require("nn.rnn.standalone")
 local hint = core.require("support.namespace").hint
 local block = {}
 
@@ -12,9 +13,9 @@ local ipairs, pairs, rawset, select, unpack = ipairs, pairs, rawset, select, unp
 
 -- _plan: the graph, and which of its variables are arguments and parameters.
 local Imported = HybridBlock:extend("SymbolBlock")
-Imported._untraced = {_plan = true}
+Imported._untraced = {_plan = true, _own_graph = true}
 
-function Imported:forward(...)
+local function compute(self, ...)
   local plan, values = self._plan, {}
   local n = #plan.arguments
   if select("#", ...) > n then core.fail("SymbolBlock", "too many arguments (expected %d, got %d)", n, (select("#", ...))) end
@@ -25,6 +26,11 @@ function Imported:forward(...)
   for _, variable in ipairs(plan.parameters) do values[variable.id] = {self[variable.name]} end
   for _, variable in ipairs(plan.labels) do values[variable.id] = {} end
   return unpack(graph.run(plan.graph, values))
+end
+
+function Imported:forward(...)
+  if self._plan.graph.has_loops then return standalone.call(self, "_own_graph", compute, ...) end
+  return compute(self, ...)
 end
 
 -- Called before the first forward while a parameter has no value.

@@ -70,14 +70,16 @@ local function read_node(out, id, node, file, where, depth)
   end
   read.inputs = read_entries(node.inputs, id - 1, place)
   local ops = core.require("mxnet.ops")
-  local make = ops.table[node.op]
-  if not make then
+  local op = ops.table[node.op]
+  if not op then
     core.fail("imports", "%s: the op '%s' is not supported%s", place, node.op, hint(nil, node.op, ops.table))
   end
   local a = attributes.new(place, read.texts)
   a.inputs, a.subgraphs = {}, read_subgraphs(node, place, file, depth)
+  out.has_loops = out.has_loops or #a.subgraphs > 0
   for i, entry in ipairs(read.inputs) do a.inputs[i] = out.nodes[entry.node].op end
-  read.f, read.roles = make(a)
+  check(#read.inputs >= op.least, place, "%d inputs (expected at least %d)", #read.inputs, op.least)
+  read.f, read.roles = op.make(a)
   for _, name in ipairs(read.roles and read.roles.added or {}) do
     read.inputs[#read.inputs + 1] = add_variable(out, node.name .. name)
   end
@@ -100,7 +102,7 @@ local function note_last_uses(g)
   end
 end
 
---- graph.read(t, file) -> {nodes =, steps =, variables =, heads =} of a decoded JSON file. The nodes are numbered from 1
+--- graph.read(t, file) -> {nodes =, steps =, variables =, heads =, has_loops =} of a decoded JSON file. The nodes are numbered from 1
 --- on, in an order in which each follows its inputs. Raises for what is malformed or not supported.
 function read_graph(t, file, where, depth)
   check(depth < 50, where, "graphs nested more than 50 deep")

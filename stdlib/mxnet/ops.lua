@@ -7,13 +7,16 @@ local t = {}
 
 local ipairs, unpack = ipairs, unpack
 
--- define("a b", make): make(a) reads the attributes a of a node with one of these names and returns the function of its
+-- define("a b", make, least): make(a) reads the attributes a of a node with one of these names and returns the function of its
 -- inputs, and the roles of inputs that are no ordinary tensors, by position: "state" (updated in training) or "label"
--- (may be missing). a.inputs lists the ops of the inputs, a.subgraphs the graphs in the node.
-local function define(names, make) for name in names:gmatch("%S+") do t[name] = make end end
+-- (may be missing). a.inputs lists the ops of the inputs, a.subgraphs the graphs in the node. least is the number of
+-- inputs that the node has at least, 1 by default.
+local function define(names, make, least)
+  for name in names:gmatch("%S+") do t[name] = {make = make, least = least or 1} end
+end
 
 -- The same for a function of the inputs that has no attributes.
-local function plain(names, f) define(names, function() return f end) end
+local function plain(names, f, least) define(names, function() return f end, least) end
 
 local function to_dtype_of(x, y) return ops.to(y, x.dtype) end
 local function is_true(x) return ops.ne(x, 0) end
@@ -109,7 +112,7 @@ end
 
 for _, entry in ipairs(binary) do
   local f, names, scalar, reversed = unpack(entry, 1, 4)
-  plain(names, f)
+  plain(names, f, 2)
   if scalar then
     define(scalar_names(scalar), function(a)
       local value = a:number("scalar")
@@ -261,7 +264,7 @@ define("FullyConnected", function(a)
     if flat and x:dim() ~= 2 then x = ops.flatten(x, 2) end
     return no_bias and ops.linear(x, weight) or ops.linear(x, weight, bias)
   end
-end)
+end, 2)
 
 -- Reads the attributes of a window over 1 to 3 dims and checks the layout.
 local function window(a, name)
@@ -350,7 +353,7 @@ define("BatchNorm BatchNorm_v1 CuDNNBatchNorm _contrib_SyncBatchNorm", function(
     if dim == 2 then return norm.normalize_batch(x, mean, var, gamma, beta, options) end
     return ops.transpose(norm.normalize_batch(ops.transpose(x, dim, 2), mean, var, gamma, beta, options), dim, 2)
   end, roles
-end)
+end, 3)
 
 define("LayerNorm", function(a)
   local dim, eps = a:dim("axis", -1), a:number("eps", 1e-5)
@@ -360,7 +363,7 @@ define("LayerNorm", function(a)
     x = ops.transpose(x, dim, -1)
     return ops.transpose(ops.layer_norm(x, {x:size(-1)}, gamma, beta, eps), dim, -1)
   end
-end)
+end, 3)
 
 define("GroupNorm", function(a)
   local groups, eps = a:number("num_groups", 1), a:number("eps", 1e-5)
@@ -369,12 +372,12 @@ define("GroupNorm", function(a)
     if each > 1 then gamma, beta = ops.repeat_interleave(gamma, each, 1), ops.repeat_interleave(beta, each, 1) end
     return ops.group_norm(x, groups, gamma, beta, eps)
   end
-end)
+end, 3)
 
 define("InstanceNorm", function(a)
   local eps = a:number("eps", 1e-3)
   return function(x, gamma, beta) return ops.group_norm(x, x:size(2), gamma, beta, eps) end
-end)
+end, 3)
 
 define("L2Normalization", function(a)
   local eps = a:number("eps", 1e-10)
@@ -400,7 +403,7 @@ end)
 define("Embedding _contrib_SparseEmbedding", function(a)
   local last = a:number("input_dim") - 1
   return function(x, weight) return ops.embedding(ops.clamp(integers(x), 0, last), weight, {index_base = 0}) end
-end)
+end, 2)
 
 local function by_block(name, op)
   define(name, function(a)
@@ -467,12 +470,12 @@ define("RNN", function(a)
     if with_states then return run(x, initial, weights, o) end
     return (run(x, initial, weights, o))
   end
-end)
+end, 3)
 
 -- Shapes -------------------------------------------------------------------------------------------------------------------
 
 plain("Flatten flatten", function(x) return x:dim() == 2 and x or ops.flatten(x, 2) end)
-plain("reshape_like", ops.reshape_as)
+plain("reshape_like", ops.reshape_as, 2)
 plain("shape_array", function(x) return core.pg.tensor(x.shape, {dtype = "int64"}) end)
 
 -- Returns the new shape by MXNet's codes: 0 copies a dim, -2 copies the rest, -3 joins two dims, -4 splits one.
@@ -636,7 +639,7 @@ define("slice_like", function(a)
     end
     return slice(x, bounds)
   end
-end)
+end, 2)
 
 define("Pad pad", function(a)
   local widths, value = a:list("pad_width"), a:number("constant_value", 0)
@@ -654,7 +657,7 @@ define("broadcast_to", function(a)
   for d, size in ipairs(shape) do if size == 0 then shape[d] = -1 end end
   return function(x) return ops.expand(x, shape) end
 end)
-plain("broadcast_like", function(x, like) return ops.expand_as(x, like) end)
+plain("broadcast_like", function(x, like) return ops.expand_as(x, like) end, 2)
 define("broadcast_axis broadcast_axes", function(a)
   local dims, sizes = a:dims("axis") or {}, a:list("size", {})
   return function(x)
@@ -685,16 +688,16 @@ end
 define("_zeros", function(a)
   local shape, options = shape_of(a)
   return function() return ops.zeros(shape, options) end
-end)
+end, 0)
 define("_ones", function(a)
   local shape, options = shape_of(a)
   return function() return ops.ones(shape, options) end
-end)
+end, 0)
 define("_full", function(a)
   local shape, options = shape_of(a)
   local value = a:number("value")
   return function() return ops.full(shape, value, options) end
-end)
+end, 0)
 define("_arange", function(a)
   local start, stop, step = a:number("start", 0), a:number("stop", false), a:number("step", 1)
   local repeats, dtype = a:number("repeat", 1), a:dtype("dtype", "float32")
@@ -705,7 +708,7 @@ define("_arange", function(a)
     if repeats > 1 then x = ops.repeat_interleave(x, repeats) end
     return ops.to(x, dtype)
   end
-end)
+end, 0)
 
 -- Reductions ---------------------------------------------------------------------------------------------------------------
 
@@ -788,7 +791,7 @@ define("dot", function(a)
     local z = ops.dot(x, y, options)
     return z:dim() == 0 and ops.reshape(z, {1}) or z
   end
-end)
+end, 2)
 define("batch_dot", function(a)
   local turn_a, turn_b = a:boolean("transpose_a", false), a:boolean("transpose_b", false)
   return function(x, y)
@@ -796,7 +799,7 @@ define("batch_dot", function(a)
     if turn_b then y = ops.transpose(y, -2, -1) end
     return ops.matmul(x, y)
   end
-end)
+end, 2)
 
 -- Indexing -----------------------------------------------------------------------------------------------------------------
 
@@ -811,13 +814,13 @@ local modes = {clip = true, wrap = true, raise = true}
 define("take", function(a)
   local dim, mode = a:dim("axis", 0), a:choice("mode", modes, "clip")
   return function(x, index) return ops.index_select(x, dim, bounded(index, x:size(dim), mode), {index_base = 0}) end
-end)
+end, 2)
 define("pick", function(a)
   local dims, keep, mode = a:dims("axis") or {-1}, a:boolean("keepdims", false), a:choice("mode", modes, "clip")
   return function(x, index)
     return ops.pick(x, bounded(index, x:size(dims[1]), mode), {dim = dims[1], keepdim = keep, index_base = 0})
   end
-end)
+end, 2)
 define("one_hot", function(a)
   local depth, dtype = a:number("depth"), a:dtype("dtype", "float32")
   local on, off = a:number("on_value", 1), a:number("off_value", 0)
@@ -831,7 +834,7 @@ plain("gather_nd", function(x, index)
   local key = {}
   for i = 1, index:size(1) do key[i] = index[i] + 1 end
   return x[key]
-end)
+end, 2)
 plain("where", function(condition, x, y)
   if condition:dim() == 1 and x:dim() > 1 then  -- chooses rows
     local shape = {-1}
@@ -839,7 +842,7 @@ plain("where", function(condition, x, y)
     condition = ops.reshape(condition, shape)
   end
   return ops.where(is_true(condition), x, y)
-end)
+end, 3)
 
 local function sequence(name, op, read)
   define(name, function(a)
@@ -900,7 +903,11 @@ define("_foreach", function(a)
   local most = #body.variables
   local data_at, state_at, rest_at = positions(a, "in_data_locs", most), positions(a, "in_state_locs", most), positions(a, "remain_locs", most)
   local n, outputs = #data_at, a:number("num_out_data")
-  if n + #state_at + #rest_at ~= #a.inputs then a:fail("in_data_locs", "a place for each input of the node") end
+  local placed = {}
+  for _, list in ipairs{data_at, state_at, rest_at} do for _, at in ipairs(list) do placed[at] = true end end
+  if n + #state_at + #rest_at ~= #a.inputs or #placed ~= most or most ~= #a.inputs then
+    a:fail("in_data_locs", "with in_state_locs and remain_locs a place for each input of the node")
+  end
   return function(...)
     local given = {...}
     local outs, states = control().foreach(function(items, states)
@@ -920,24 +927,26 @@ define("_foreach", function(a)
   end
 end)
 
+-- The list with the values at these places.
+local function replaced(list, at, values)
+  local out = part(list, 1, #list)
+  for i, k in ipairs(at) do out[k] = values[i] end
+  return out
+end
+
 define("_while_loop", function(a)
   local test, body = check_subgraphs(a, 2)
   local test_at, body_at = locations(a, "cond_input_locs", test), locations(a, "func_input_locs", body)
   local var_at = positions(a, "func_var_locs", #body.variables)
+  for i, at in ipairs(var_at) do var_at[i] = body_at[at] end
   local outputs, most = a:number("num_out_data"), a:number("max_iterations")
   return function(...)
-    local given = {...}
-    local function with(vars)  -- the inputs of the node in this step
-      local now = part(given, 1, #a.inputs)
-      for i, at in ipairs(var_at) do now[body_at[at]] = vars[i] end
-      return now
-    end
-    local first = {}
-    for i, at in ipairs(var_at) do first[i] = given[body_at[at]] end
+    local given, first = {...}, {}
+    for i, at in ipairs(var_at) do first[i] = given[at] end
     local outs, vars = control().while_loop(
-      function(...) return is_true(run_at(test, test_at, with{...})[1]) end,
+      function(...) return is_true(run_at(test, test_at, replaced(given, var_at, {...}))[1]) end,
       function(...)
-        local all = run_at(body, body_at, with{...})
+        local all = run_at(body, body_at, replaced(given, var_at, {...}))
         return part(all, 1, outputs), part(all, outputs + 1, #all)
       end, first, {max_iterations = most})
     local all = outs or {}

@@ -264,6 +264,9 @@ t.test("ops of shapes", function()
   gives("_arange", {start = "1", stop = "4", step = "0.5"}, {}, pg.tensor{1, 1.5, 2, 2.5, 3, 3.5})
   gives("_arange", {start = "3", dtype = "int32"}, {}, pg.tensor({0, 1, 2}, {dtype = "int32"}))
   gives("Cast", {dtype = "float16"}, {x}, x:to("float16"))
+  local blocks = pg.range(1, 8):reshape{1, 8, 1, 1}
+  gives("depth_to_space", {block_size = "2"}, {blocks}, pg.tensor{{{{1, 3}, {5, 7}}, {{2, 4}, {6, 8}}}})
+  gives("space_to_depth", {block_size = "2"}, {pg.tensor{{{{1, 3}, {5, 7}}, {{2, 4}, {6, 8}}}}}, blocks)
 end)
 
 t.test("scalars, comparisons and reductions", function()
@@ -353,6 +356,52 @@ t.test("recurrent layers", function()
   check(nn.rnn.LSTM(4, {num_layers = 2, input_size = 3}), "lstm", {})
   check(nn.rnn.GRU(4, {num_layers = 2, bidirectional = true, input_size = 3}), "gru", {bidirectional = "True"})
   check(nn.rnn.RNN(4, {num_layers = 2, activation = "tanh", input_size = 3}), "rnn_tanh", {})
+end)
+
+-- Control flow -----------------------------------------------------------------------------------------------------------
+
+-- The graph, called several times in each mode, must give the same as f.
+local function runs_as(g, names, inputs, f)
+  for _, hybrid in ipairs{false, true} do
+    local block = imports(write(g), names)
+    if hybrid then block:hybridize() end
+    local leaves, own = {}, {}
+    for i, x in ipairs(inputs) do leaves[i], own[i] = x:clone():attach_grad(), x:clone():attach_grad() end
+    for _ = 1, 3 do t.close(block(unpack(leaves)), f(unpack(own)), {rtol = 1e-5, atol = 1e-6}) end
+    pg.record(function() return block(unpack(leaves)):square():sum() end):backward()
+    pg.record(function() return f(unpack(own)):square():sum() end):backward()
+    for i in ipairs(inputs) do t.close(leaves[i].grad, own[i].grad, {rtol = 1e-4, atol = 1e-5, what = names[i]}) end
+  end
+end
+
+local function each(attrs)
+  attrs.in_state_locs, attrs.remain_locs = attrs.in_state_locs or "[]", attrs.remain_locs or "[]"
+  return attrs
+end
+
+t.test("foreach without states, without outputs, and of numbers", function()
+  local body = graph{var "x", node("square", "s", {}, {0})}
+  runs_as(graph{var "d", node("_foreach", "f", each{in_data_locs = "[0]", num_out_data = "1"}, {0}, {body})}, {"d"}, {pg.tensor{1, 2, 3}},
+          function(d) return d:square():reshape{3, 1} end)
+  local sum = graph{var "x", var "s", node("elemwise_add", "a", {}, {0, 1})}
+  runs_as(graph{var "d", var "s", node("_foreach", "f", each{in_data_locs = "[0]", in_state_locs = "[1]", num_out_data = "0"}, {0, 1}, {sum})},
+          {"d", "s"}, {pg.rand(3, 2), pg.rand(2)}, function(d, s) return d:sum(1) + s end)
+end)
+
+t.test("a loop without outputs, and loops and branches in a loop", function()
+  local less = graph{var "i", node("_lesser_scalar", "l", {scalar = "5"}, {0})}
+  local double = graph{var "i", node("_mul_scalar", "m", {scalar = "2"}, {0})}
+  local attrs = {num_out_data = "0", max_iterations = "10", cond_input_locs = "[0]", func_input_locs = "[0]", func_var_locs = "[0]"}
+  local loop = node("_while_loop", "w", attrs, {1}, {less, double})
+  runs_as(graph{var "x", node("_copy", "c", {}, {0}), loop}, {"x"}, {pg.tensor{0.7}}, function(x) return x * 8 end)
+  local test = graph{var "p", node("_greater_scalar", "g", {scalar = "0"}, {0})}
+  local yes, no = graph{var "a", node("square", "s", {}, {0})}, graph{var "a", node("_mul_scalar", "m", {scalar = "3"}, {0})}
+  local choose = node("_cond", "c", {cond_input_locs = "[0]", then_input_locs = "[1]", else_input_locs = "[1]"}, {1, 0}, {test, yes, no})
+  local body = graph({var "x", node("sum", "p", {}, {0}), choose, var "w", node("broadcast_mul", "y", {}, {2, 3})}, {4})
+  runs_as(graph{var "d", var "w", node("_foreach", "f", each{in_data_locs = "[0]", remain_locs = "[1]", num_out_data = "1"}, {0, 1}, {body})},
+          {"d", "w"}, {pg.tensor{{1, 2}, {-3, 1}, {2, -1}}, pg.tensor{2, 3}}, function(d, w)
+            return pg.where(d:sum(2, true):gt(0), d:square(), d * 3) * w
+          end)
 end)
 
 -- Training ---------------------------------------------------------------------------------------------------------------
@@ -458,6 +507,7 @@ t.test("malformed graphs are errors that name the file and the node", function()
   refuse(graph{x, node("_foreach", "f", {}, {0})}, "node 1 'f' (_foreach): 0 subgraphs (expected 1)")
   local body = graph{x, node("Frobnicate", "g", {}, {0})}
   refuse(graph{x, node("_foreach", "f", {}, {0}, {body})}, "node 1 'f' (_foreach), subgraph 1: node 1 'g' (Frobnicate)")
+  refuse(graph{x, node("where", "w", {}, {0, 0})}, "node 1 'w' (where): 2 inputs (expected at least 3)")
   local loop = {in_data_locs = "[9]", in_state_locs = "[]", remain_locs = "[]", num_out_data = "1"}
   refuse(graph{x, node("_foreach", "f", loop, {0}, {graph{x, relu}})}, "node 1 'f' (_foreach): the attribute 'in_data_locs' is \"[9]\"")
   refuse('{"arg_nodes": [0], "nodes": [', "at byte ")
