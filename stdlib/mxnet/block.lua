@@ -110,6 +110,12 @@ local function check_names(g, file, params, values)
   if extra[1] then core.fail("imports", "%s: has the tensor '%s', which %s does not have%s", params, extra[1], file, hint(nil, extra[1], known)) end
 end
 
+--- block.text(file, op) -> the text of a file that holds a graph of MXNet, or nil. op is the name of the caller.
+function block.text(file, op)
+  local text = core.read_file(file, op)
+  return text:find('"arg_nodes"%s*:') and text or nil
+end
+
 --- block.imports(file, text, names, params) is nn.SymbolBlock.imports for the text of a JSON file of MXNet.
 function block.imports(file, text, names, params)
   local g = graph.read(core.read_json(text, file, "imports"), file)

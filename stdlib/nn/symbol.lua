@@ -161,8 +161,9 @@ function SymbolBlock.imports(json, names, params)
   end
   args.string("imports", "json", json)
   if params ~= nil then args.string("imports", "params", params) end
-  local text = core.read_file(json, "imports")
-  if text:find('"arg_nodes"%s*:') then return core.require("mxnet.block").imports(json, text, names, params) end
+  local mxnet = core.require("mxnet.block")
+  local text = mxnet.text(json, "imports")
+  if text then return mxnet.imports(json, text, names, params) end
   local model, values = native.load(json, params, "imports")
   local order
   if names ~= nil then order = reordered(model, check_names(model, names)) end

@@ -1,6 +1,7 @@
 -- perigee show: describes a model, or a file of tensors.
 local core = ...
 local model_file = core.require("tools.model_file")
+local mxnet = core.require("mxnet.block")
 local native = core.graph
 
 local widths = {bool = 1, uint8 = 1, int8 = 1, float16 = 2, bfloat16 = 2, int32 = 4, float32 = 4, int64 = 8, float64 = 8}
@@ -38,7 +39,7 @@ end
 
 local function show_tensors(path)
   local tensors, why = model_file.try(core.pg.load, path)
-  local endings = not tensors and why:match("a path that ends in ([^,]*),")
+  local endings = not tensors and why:match("a path that ends in (.-), got")
   if endings then why = ("'%s' is neither a model (.json) nor a file of tensors (%s)"):format(path, endings) end
   if not tensors then return nil, why end
   local list = {}
@@ -61,13 +62,35 @@ local function outputs_of(model)
   return list
 end
 
+-- Describes a graph of MXNet, whose file does not hold the types of its inputs.
+local function show_mxnet(json, text, tensors)
+  local block, why = model_file.try(mxnet.imports, json, text, nil, tensors)
+  if not block then return nil, why end
+  local param, g, list = core.require("param"), block._plan.graph, {}
+  for path, p in block:parameters() do list[#list + 1] = {name = path, dtype = param.dtype(p), shape = param.shape(p) or {}} end
+  io.write("inputs:\n  ", table.concat(block._arguments, "\n  "), "\n")
+  print_tensors("parameters", list, true)
+  io.write("tensors: ", tensors or "no file", "\ngraph of MXNet:\n")
+  for _, step in ipairs(g.steps) do
+    local names = {}
+    for i, from in ipairs(step.inputs) do
+      names[i] = g.nodes[from.node].name .. (from.output > 1 and "[" .. from.output - 1 .. "]" or "")
+    end
+    io.write(("  %s = %s(%s)\n"):format(step.name, step.op, table.concat(names, ", ")))
+  end
+  return 0
+end
+
 return function(words, options)
   local json, tensors, why = model_file.of(words[1])
   if not json then
     if tensors ~= "file" or options.dot then return nil, why end
     return show_tensors(words[1])
   end
-  local model
+  local model, text
+  text, why = model_file.try(mxnet.text, json, "load")
+  if why then return nil, why end
+  if text and not options.dot then return show_mxnet(json, text, tensors) end
   model, why = model_file.try(native.load, json, tensors, "load")
   if not model then return nil, why end
   if options.dot then

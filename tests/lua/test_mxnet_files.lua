@@ -206,6 +206,18 @@ t.test("ops of MXNet with their attributes, values and gradients", function()
   t.check(count >= 49, count)
 end)
 
+t.test("show describes an export", function()
+  local out, err, code = t.run("show '" .. exports .. "two_in_out-symbol.json'")
+  t.equal({err, code}, {"", 0})
+  for _, text in ipairs{
+    "inputs:\n  data0\n  data1\n", "  twoinout0_scale          float32            6  1x6\n", "tensors: " .. exports .. "two_in_out-0000.params\n",
+    "  twoinout0_concat0 = Concat(twoinout0_dense0_relu_fwd, twoinout0_dense1_tanh_fwd)\n",
+  } do t.check(out:find(text, 1, true), out) end
+  out, err = t.run("show '" .. write(graph{var "x", node("Frobnicate", "f", {}, {0})}) .. "'")
+  t.equal(out, "")
+  t.check(err:find("node 1 'f' (Frobnicate): the op 'Frobnicate' is not supported", 1, true), err)
+end)
+
 -- Ops --------------------------------------------------------------------------------------------------------------------
 
 t.test("Reshape with MXNet's codes", function()
