@@ -76,6 +76,7 @@ local function read_node(out, id, node, file, where, depth)
   end
   local a = attributes.new(place, read.texts)
   a.inputs, a.subgraphs = {}, read_subgraphs(node, place, file, depth)
+  out.has_sources = out.has_sources or #read.inputs == 0
   out.has_loops = out.has_loops or #a.subgraphs > 0
   for i, entry in ipairs(read.inputs) do a.inputs[i] = out.nodes[entry.node].op end
   check(#read.inputs >= op.least, place, "%d inputs (expected at least %d)", #read.inputs, op.least)
@@ -118,12 +119,22 @@ end
 
 function graph.read(t, file) return read_graph(t, file, file, 0) end
 
+-- Returns the device of the variables.
+local function device_of(g, values)
+  for _, variable in ipairs(g.variables) do
+    local x = values[variable.id][1]
+    if x then return x.device end
+  end
+end
+
 --- graph.run(g, values) -> the list of the graph's outputs. values has {tensor} for each variable, by its id, and gets
 --- the outputs of the other nodes.
 function graph.run(g, values)
+  local device = g.has_sources and device_of(g, values)
   for _, step in ipairs(g.steps) do
     local list, n = {}, #step.inputs
     for i, from in ipairs(step.inputs) do list[i] = values[from.node][from.output] end
+    if n == 0 then list, n = {device}, 1 end
     values[step.id] = {step.f(unpack(list, 1, n))}
     for _, id in ipairs(step.done) do values[id] = nil end
   end

@@ -10,7 +10,7 @@ local ipairs, unpack = ipairs, unpack
 -- define("a b", make, least): make(a) reads the attributes a of a node with one of these names and returns the function of its
 -- inputs, and the roles of inputs that are no ordinary tensors, by position: "state" (updated in training) or "label"
 -- (may be missing). a.inputs lists the ops of the inputs, a.subgraphs the graphs in the node. least is the number of
--- inputs that the node has at least, 1 by default.
+-- inputs that the node has at least, 1 by default; without inputs the function gets the device.
 local function define(names, make, least)
   for name in names:gmatch("%S+") do t[name] = {make = make, least = least or 1} end
 end
@@ -226,6 +226,7 @@ define("SoftmaxOutput Softmax", function(a)
     local valid = ignored and ops.ne(label, ignored)
     if valid then d = d * to_dtype_of(y, ops.unsqueeze(valid, classes)) end
     if normalization == "batch" then d = d / y:size(1) end
+    if by_channel and normalization ~= "valid" then d = d * (y:size(1) * count / y:numel()) end
     if normalization == "valid" then
       d = d / (valid and ops.clamp(ops.sum(to_dtype_of(y, valid)), 1) or label:numel())
     end
@@ -267,8 +268,8 @@ define("FullyConnected", function(a)
 end, 2)
 
 -- Reads the attributes of a window over 1 to 3 dims and checks the layout.
-local function window(a, name)
-  local kernel = a:list(name or "kernel")
+local function window(a)
+  local kernel = a:list("kernel")
   local n = #kernel
   if n < 1 or n > 3 then a:fail("kernel", "1 to 3 sizes") end
   local layout = a:text("layout", false)
@@ -285,7 +286,7 @@ end
 
 local function convolution(names, op, transposed)
   define(names, function(a)
-    local n, kernel, each = window(a)
+    local n, _, each = window(a)
     local options = {stride = each("stride", 1), padding = each("pad", 0), dilation = each("dilate", 1), groups = a:number("num_group", 1)}
     if transposed then
       options.output_padding = each("adj", 0)
@@ -296,7 +297,7 @@ local function convolution(names, op, transposed)
     return function(x, weight, bias)
       if no_bias then return convolve(x, weight, options) end
       return convolve(x, weight, bias, options)
-    end, kernel
+    end
   end)
 end
 convolution("Convolution Convolution_v1", "conv")
@@ -383,8 +384,8 @@ define("L2Normalization", function(a)
   local eps = a:number("eps", 1e-10)
   local mode = a:choice("mode", {instance = true, channel = true, spatial = true}, "instance")
   return function(x)
-    local dims = {2}
-    if mode ~= "channel" then for d = mode == "spatial" and 3 or 2, x:dim() do dims[d - (mode == "spatial" and 2 or 1)] = d end end
+    local dims = {}
+    for d = mode == "spatial" and 3 or 2, mode == "channel" and 2 or x:dim() do dims[#dims + 1] = d end
     return x / ops.sqrt(ops.sum(ops.square(x), dims, true) + eps)
   end
 end)
@@ -683,28 +684,28 @@ end)
 local function shape_of(a)
   local shape = a:list("shape", {})
   for d, size in ipairs(shape) do if size == 0 then shape[d] = 1 end end  -- unknown sizes; the result broadcasts
-  return shape, {dtype = a:dtype("dtype", "float32")}
+  return shape, a:dtype("dtype", "float32")
 end
 define("_zeros", function(a)
-  local shape, options = shape_of(a)
-  return function() return ops.zeros(shape, options) end
+  local shape, dtype = shape_of(a)
+  return function(device) return ops.zeros(shape, {dtype = dtype, device = device}) end
 end, 0)
 define("_ones", function(a)
-  local shape, options = shape_of(a)
-  return function() return ops.ones(shape, options) end
+  local shape, dtype = shape_of(a)
+  return function(device) return ops.ones(shape, {dtype = dtype, device = device}) end
 end, 0)
 define("_full", function(a)
-  local shape, options = shape_of(a)
+  local shape, dtype = shape_of(a)
   local value = a:number("value")
-  return function() return ops.full(shape, value, options) end
+  return function(device) return ops.full(shape, value, {dtype = dtype, device = device}) end
 end, 0)
 define("_arange", function(a)
   local start, stop, step = a:number("start", 0), a:number("stop", false), a:number("step", 1)
   local repeats, dtype = a:number("repeat", 1), a:dtype("dtype", "float32")
   if not stop then start, stop = 0, start end
   local count = math.max(0, math.ceil((stop - start) / step))
-  return function()
-    local x = ops.range(0, count - 1, {dtype = "float64"}) * step + start
+  return function(device)
+    local x = ops.range(0, count - 1, {dtype = "float64", device = device}) * step + start
     if repeats > 1 then x = ops.repeat_interleave(x, repeats) end
     return ops.to(x, dtype)
   end
@@ -825,7 +826,7 @@ define("one_hot", function(a)
   local depth, dtype = a:number("depth"), a:dtype("dtype", "float32")
   local on, off = a:number("on_value", 1), a:number("off_value", 0)
   return function(index)
-    local hot = ops.eq(ops.unsqueeze(integers(index), -1), ops.range(0, depth - 1, {dtype = "int64"}))
+    local hot = ops.eq(ops.unsqueeze(integers(index), -1), ops.range(0, depth - 1, {dtype = "int64", device = index.device}))
     return ops.to(hot, dtype) * (on - off) + off
   end
 end)

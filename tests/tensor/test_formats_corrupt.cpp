@@ -21,6 +21,21 @@ std::string npy_of(const std::string& descr, const std::string& shape, const std
   return npy("{'descr': " + descr + ", 'fortran_order': False, 'shape': " + shape + "}\n", data);
 }
 
+std::string bytes_of(auto... values) {
+  std::string out;
+  (out.append(reinterpret_cast<const char*>(&values), sizeof values), ...);
+  return out;
+}
+
+// A .params file of a dense and a sparse array, with names.
+std::string params() {
+  const uint64_t none = 0, one = 1, two = 2, magic = 0x112;
+  const uint32_t version = 0xF993FAC9, float32 = 0, int64 = 6, rank1 = 1, rank2 = 2, dense = 0, rows = 1;
+  return bytes_of(magic, none, two, version, dense, rank1, two, one, float32, 1.5f, 2.5f) +
+         bytes_of(version, rows, rank2, one, two, rank2, two, two, one, float32, int64, rank1, one, 3.5f, 4.5f, one) +
+         bytes_of(two, one, 'a', one, 'b');
+}
+
 struct Loader {
   const char* name;
   void (*load)(const std::string& path);
@@ -28,6 +43,7 @@ struct Loader {
 const Loader kSafetensors = {"safetensors", [](const std::string& path) { load_safetensors(path); }};
 const Loader kNpy = {"npy", [](const std::string& path) { load_npy(path); }};
 const Loader kIdx = {"idx", [](const std::string& path) { load_idx(path); }};
+const Loader kParams = {"params", [](const std::string& path) { load_params(path); }};
 
 // Returns the error of loading a file of these bytes. It must name the file and a position within it.
 std::string refused(const Loader& loader, const std::string& bytes) {
@@ -187,6 +203,16 @@ TEST_CASE("idx: malformed files are refused") {
   CHECK(contains(refused(kIdx, std::string("\0\0\x0e\1\x7f\xff\xff\xff", 8)), "too short"));
 }
 
+TEST_CASE("params: a file cut at any byte is refused") {
+  for (size_t n = 0; n < params().size(); ++n) refused(kParams, params().substr(0, n));
+  CHECK(contains(refused(kParams, params() + "x"), "trailing bytes"));
+  Folder folder;
+  put(folder / "whole", params());
+  const Params whole = load_params(folder / "whole");
+  CHECK(whole.names == std::vector<std::string>{"a", "b"});
+  CHECK(to_string(whole.arrays[1].shape()) == "2x2");
+}
+
 TEST_CASE("gzip: damaged streams are refused") {
   const std::string plain = std::string("\0\0\x08\1\0\0\x10\0", 8) + std::string(4096, 'a');
   const std::string packed = gzip(plain);
@@ -212,7 +238,7 @@ TEST_CASE("gzip: consecutive members are one content, and bombs are refused") {
 
 TEST_CASE("paths that are not files are errors") {
   Folder folder;
-  for (const Loader& loader : {kSafetensors, kNpy, kIdx}) {
+  for (const Loader& loader : {kSafetensors, kNpy, kIdx, kParams}) {
     const auto error = [&](const std::string& path) { return error_of([&] { loader.load(path); }); };
     CHECK(error(folder / "absent") == "load: " + (folder / "absent") + ": No such file or directory");
     CHECK(contains(error(folder / "."), "not a regular file"));
@@ -232,13 +258,13 @@ TEST_CASE("fuzz: mutated files load or are refused") {
   save_safetensors(folder / "seed", content);
   const std::string seeds[] = {get(folder / "seed"), npy_of("'>f8'", "(2, 3)", std::string(48, 'x')),
                                gzip(npy_of("'<i4'", "(2,)", std::string(8, 'x'))),
-                               std::string("\0\0\x0b\2\0\0\0\2\0\0\0\3", 12) + "abcdefghijkl"};
-  const Loader loaders[] = {kSafetensors, kNpy, kNpy, kIdx};
+                               std::string("\0\0\x0b\2\0\0\0\2\0\0\0\3", 12) + "abcdefghijkl", params()};
+  const Loader loaders[] = {kSafetensors, kNpy, kNpy, kIdx, kParams};
   std::mt19937 random(20240607);
   const auto below = [&](size_t n) { return size_t(random() % n); };
   const std::string interesting = std::string("\0\1\x7f\x80\xff", 5) + "{}[]()\"',:0129-.eTF";
   int loaded = 0;
-  for (int round = 0; round < 4000; ++round) {
+  for (int round = 0; round < 5000; ++round) {
     const size_t which = below(std::size(seeds));
     std::string bytes = seeds[which];
     for (size_t edits = 1 + below(4); edits > 0; --edits) {
