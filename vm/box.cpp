@@ -1,5 +1,6 @@
 #include "vm/box.h"
 
+#include <algorithm>
 #include <climits>
 
 #include "tensor/error.h"
@@ -10,12 +11,18 @@ namespace {
 
 constexpr int64_t kBoxOverhead = 256;  // a box, its header and a small buffer
 
-// What a new box of a value holds. A buffer counts for its first box, views of it as overhead only. It counts although
-// a tape holds it as well: once that releases it, only the collector frees it.
-int64_t counted_bytes(const Value& v) {
+// Whether the value has a buffer that no box has counted, and marks it. A buffer counts for its first box, views of it
+// as overhead only. It counts although a tape holds it as well: once that releases it, only the collector frees it.
+bool is_new(const Value& v) {
   Buffer* const buffer = v.is_array() ? v.array().buffer.get() : nullptr;
-  const bool first = buffer && !buffer->borrowed && !buffer->counted.exchange(true, std::memory_order_relaxed);
-  return kBoxOverhead + (first ? int64_t(buffer->bytes) : 0);
+  return buffer && !buffer->borrowed && !buffer->counted.exchange(true, std::memory_order_relaxed);
+}
+
+int64_t counted_bytes(const Value& v) { return kBoxOverhead + (is_new(v) ? int64_t(v.array().buffer->bytes) : 0); }
+
+// Whether something else holds the memory of the value too, such as a view.
+bool is_held(const Value& v) {
+  return v.is_array() && v.array().buffer && !(v.array_ref()->unique() && v.array().buffer->unique());
 }
 
 // Other finalizers may still reach a box after its own finalizer has run. So it is not destroyed but becomes a released
@@ -199,20 +206,27 @@ void push_list(lua_State* L, State& state, std::span<const Value> values) {
   }
 }
 
-void set_value(Box& box, Value value) {
-  if (box.serial >= box.state->recompute_from) put_value(box, std::move(value));
+void set_value(Box& box, Value value, bool held) {
+  if (box.serial >= box.state->recompute_from) put_value(box, std::move(value), held);
 }
 
-void put_value(Box& box, Value value) {
+void put_value(Box& box, Value value, bool held) {
   if (box.collected) return;
   if (box.cell) {
     box.cell->value = std::move(value);
     return;
   }
-  const bool same = value.is_array() && box.value.is_array() && value.array().buffer == box.value.array().buffer;
-  const int64_t bytes = same ? box.bytes : counted_bytes(value);
+  // The bytes stay counted while the value is lent or a symbol stands in for it.
+  const Buffer* const before = box.value.is_array() ? box.value.array().buffer.get() : nullptr;
+  const bool is_fresh = is_new(value);
+  const bool same = value.is_array() && (!before || !value.array().buffer || value.array().buffer.get() == before);
+  const int64_t bytes = is_fresh ? kBoxOverhead + int64_t(value.array().buffer->bytes)
+                        : same   ? box.bytes
+                                 : kBoxOverhead;
   box.state->live_bytes += bytes - box.bytes;
-  if (bytes > box.bytes) box.state->pending_bytes += bytes - box.bytes;
+  // Memory that a view holds is freed by the collector, not here.
+  if (is_fresh)
+    box.state->pending_bytes += held || is_held(box.value) ? bytes : std::max<int64_t>(bytes - box.bytes, 0);
   box.bytes = bytes;
   box.value = std::move(value);
 }
@@ -224,7 +238,7 @@ Value written(State& state, const char* op, const Value& old, Value now) {
 }
 
 Lent::Lent(Box& box, Value& place, std::string op)
-    : box_(box), place_(place), op_(std::move(op)), lends_(!box.state->ctx.suspender) {
+    : box_(box), place_(place), op_(std::move(op)), held_(is_held(box.get())), lends_(!box.state->ctx.suspender) {
   place_ = box.get();
   if (lends_) box.get() = Value();
   if (box.state->trace) kept_ = place_;
@@ -239,7 +253,7 @@ Lent::~Lent() {
 }
 
 void Lent::finish(Value result) {
-  set_value(box_, written(*box_.state, op_.c_str(), kept_, std::move(result)));
+  set_value(box_, written(*box_.state, op_.c_str(), kept_, std::move(result)), held_);
   done_ = true;
 }
 

@@ -60,10 +60,11 @@ void push_names(lua_State* L, const List& list, TextOf text_of = {}) {
 void leave_scope(Box& box);
 void enter_scope(lua_State* L, State& state, int i, size_t below);
 
-// Sets the value and updates the accounted bytes. While pg.checkpoint recomputes, older boxes keep their value.
-void set_value(Box& box, Value value);
+// Sets the value and updates the accounted bytes. `held`: something else holds the memory of the value before, which is
+// lent. While pg.checkpoint recomputes, older boxes keep their value.
+void set_value(Box& box, Value value, bool held = false);
 // The same, but also sets older boxes while pg.checkpoint recomputes.
-void put_value(Box& box, Value value);
+void put_value(Box& box, Value value, bool held = false);
 
 // Rebinds the box to `value` as an in-place method does. Throws for read-only boxes, and for leaves while recording.
 void check_writable(const Box& box, const char* op);  // throws for read-only boxes only
@@ -88,6 +89,7 @@ class Lent {
   Value& place_;
   std::string op_;
   bool done_ = false;
+  const bool held_;   // something else holds the memory of the value, too
   const bool lends_;  // not in a job: while it is suspended others see the tensor as it was
 };
 

@@ -40,6 +40,30 @@ t.test("recorded results in a loop do not accumulate", function()
   t.check(most < 100e6, "300 results of 1 MB held " .. most .. " bytes")
 end)
 
+t.test("what views of a tensor keep of it when it is changed in place does not accumulate", function()
+  t.skip_in("gcstress", "collects at each op anyway")
+  local views = {
+    function(p) return p:detach() end, function(p) return p:t() end, function(p) return p:reshape{-1} end,
+    function(p) return p[1] end,
+  }
+  local changes = {
+    function(p) p:add_(1) end, function(p) p:fill_(3) end, function(p) p[{1, 1}] = 3 end, function(p) p:copy_(p * 2) end,
+  }
+  for i, view in ipairs(views) do
+    for k, change in ipairs(changes) do
+      local p, most = pg.zeros(512, 512), 0
+      pg.scope(function() end)
+      collectgarbage()
+      for _ = 1, 300 do
+        view(p)
+        change(p)
+        most = math.max(most, pg.memory().live)
+      end
+      t.check(most < 150e6, ("view %d, change %d: 300 arrays of 1 MB held %d bytes"):format(i, k, most))
+    end
+  end
+end)
+
 t.test("memory that only the collector can free is collected before giving up", function()
   local text = limited(1400000, [[
     local pg = require "perigee"
