@@ -122,6 +122,15 @@ t.test("norm of every order", function()
 end)
 
 t.test("running extremes return the last of equal elements", function()
+  local nan = 0 / 0
+  for _, x in ipairs{pg.tensor{1, nan, 5, nan, 2}, pg.tensor{{1}, {nan}, {5}, {nan}, {2}}} do  -- the last of several NaN
+    for _, name in ipairs{"cummax", "cummin"} do
+      for _, dtype in ipairs{"float16", "bfloat16", "float32", "float64"} do
+        local _, at = x:to(dtype)[name](x:to(dtype), 1)
+        t.equal(at:reshape{-1}:totable(), {1, 2, 2, 4, 4})
+      end
+    end
+  end
   local v, i = pg.tensor({1, 3, 3, 2, 4}):cummax(1)
   t.equal(v:totable(), {1, 3, 3, 3, 4})
   t.equal(i:totable(), {1, 2, 3, 3, 5})

@@ -103,10 +103,10 @@ void running_kernel(const KernelArgs& args) {
   });
 }
 
-// Whether v, which comes after best, replaces it: equal elements do, and a NaN stays.
+// Whether v, which comes after best, replaces it: equal elements do, and a NaN all elements.
 template <bool kMax, class T>
 bool replaces(T v, T best) {
-  return int(best == best) & (int(v != v) | int(kMax ? v >= best : v <= best));
+  return int(v != v) | (int(best == best) & int(kMax ? v >= best : v <= best));
 }
 
 // Returns the position of the best of `count` elements and of the one at `at` before x[0], whose position is `first`.
