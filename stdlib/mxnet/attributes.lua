@@ -34,6 +34,13 @@ local function number_of(text) return tonumber((text:gsub("^(%-?%d+)L$", "%1")))
 Attributes.text = reader("a text", function(text) return text end)
 Attributes.number = reader("a number", number_of)
 
+--- a:count(name, default, most) -> a whole number from 0 to `most`.
+function Attributes:count(name, default, most)
+  local n = self:number(name, default)
+  if n < 0 or n > most or n ~= math.floor(n) then self:fail(name, "a whole number from 0 to " .. most) end
+  return n
+end
+
 local booleans = {True = true, ["true"] = true, ["1"] = true, False = false, ["false"] = false, ["0"] = false}
 Attributes.boolean = reader("True or False", function(text) return booleans[text] end)
 

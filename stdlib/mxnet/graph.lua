@@ -133,7 +133,13 @@ function graph.run(g, values)
   local device = g.has_sources and device_of(g, values)
   for _, step in ipairs(g.steps) do
     local list, n = {}, #step.inputs
-    for i, from in ipairs(step.inputs) do list[i] = values[from.node][from.output] end
+    for i, from in ipairs(step.inputs) do
+      local x = values[from.node][from.output]
+      if x == nil and not (step.roles and step.roles[i] == "label") then
+        core.fail("SymbolBlock", "%s: no output %d (as input %d)", g.nodes[from.node].place, from.output - 1, i)
+      end
+      list[i] = x
+    end
     if n == 0 then list, n = {device}, 1 end
     values[step.id] = {step.f(unpack(list, 1, n))}
     for _, id in ipairs(step.done) do values[id] = nil end

@@ -20,6 +20,7 @@ local function plain(names, f, least) define(names, function() return f end, lea
 
 local function to_dtype_of(x, y) return ops.to(y, x.dtype) end
 local function is_true(x) return ops.ne(x, 0) end
+local function at_least_1d(x) return x:dim() == 0 and ops.reshape(x, {1}) or x end   -- MXNet has no 0-dim tensors
 local function integers(x) return ops.to(x, "int64") end
 
 -- Elementwise ------------------------------------------------------------------------------------------------------------
@@ -436,7 +437,7 @@ local rnn_gates = {rnn_relu = 1, rnn_tanh = 1, lstm = 4, gru = 3}
 -- The weights of all layers and directions as one tensor, then all biases.
 define("RNN", function(a)
   local mode, gates = a:choice("mode", rnn_gates)
-  local hidden, layers = a:number("state_size"), a:number("num_layers")
+  local hidden, layers = a:number("state_size"), a:count("num_layers", nil, 1000)
   local directions = a:boolean("bidirectional", false) and 2 or 1
   local with_states, by_length = a:boolean("state_outputs", false), a:boolean("use_sequence_length", false)
   for _, name in ipairs{"projection_size", "lstm_state_clip_min", "lstm_state_clip_max"} do
@@ -552,7 +553,7 @@ define("expand_dims", function(a)
 end)
 define("squeeze", function(a)
   local dims = a:dims("axis")
-  return function(x) return dims and ops.squeeze(x, dims) or ops.squeeze(x) end
+  return function(x) return at_least_1d(dims and ops.squeeze(x, dims) or ops.squeeze(x)) end
 end)
 define("Concat concat _rnn_param_concat", function(a)
   local dim = a:dim("dim", 1)
@@ -563,7 +564,7 @@ define("stack", function(a)
   return function(...) return ops.stack({...}, dim) end
 end)
 define("SliceChannel split", function(a)
-  local count, dim, squeezed = a:number("num_outputs"), a:dim("axis", 1), a:boolean("squeeze_axis", false)
+  local count, dim, squeezed = a:count("num_outputs", nil, 1000), a:dim("axis", 1), a:boolean("squeeze_axis", false)
   return function(x)
     local parts = ops.chunk(x, count, dim)
     if squeezed then for i, part in ipairs(parts) do parts[i] = ops.squeeze(part, dim) end end
@@ -713,7 +714,6 @@ end, 0)
 
 -- Reductions ---------------------------------------------------------------------------------------------------------------
 
--- A reduction of all dims gives a dim of size 1, since MXNet has no 0-dim tensors.
 local function reduction(names, reduce)
   define(names, function(a)
     local dims, keep, excluded = a:dims("axis"), a:boolean("keepdims", false), a:boolean("exclude", false)
@@ -725,8 +725,7 @@ local function reduction(names, reduce)
         chosen = {}
         for d = 1, rank do if not out[d] then chosen[#chosen + 1] = d end end
       end
-      local y = reduce(x, chosen, keep, a)
-      return y:dim() == 0 and ops.reshape(y, {1}) or y
+      return at_least_1d(reduce(x, chosen, keep, a))
     end
   end)
 end
@@ -749,8 +748,7 @@ local function position(names, op)
   define(names, function(a)
     local dims, keep = a:dims("axis"), a:boolean("keepdims", false)
     return function(x)
-      local y = to_dtype_of(x, op(x, {dim = dims and dims[1], keepdim = keep, index_base = 0}))
-      return y:dim() == 0 and ops.reshape(y, {1}) or y
+      return at_least_1d(to_dtype_of(x, op(x, {dim = dims and dims[1], keepdim = keep, index_base = 0})))
     end
   end)
 end
@@ -789,8 +787,7 @@ define("dot", function(a)
       if turned then core.fail("dot", "transpose_a and transpose_b with more than 2 dims") end
       return ops.tensordot(x, y, {dims = 1})
     end
-    local z = ops.dot(x, y, options)
-    return z:dim() == 0 and ops.reshape(z, {1}) or z
+    return at_least_1d(ops.dot(x, y, options))
   end
 end, 2)
 define("batch_dot", function(a)
@@ -903,7 +900,7 @@ define("_foreach", function(a)
   local body = check_subgraphs(a, 1)
   local most = #body.variables
   local data_at, state_at, rest_at = positions(a, "in_data_locs", most), positions(a, "in_state_locs", most), positions(a, "remain_locs", most)
-  local n, outputs = #data_at, a:number("num_out_data")
+  local n, outputs = #data_at, a:count("num_out_data", nil, #body.heads)
   local placed = {}
   for _, list in ipairs{data_at, state_at, rest_at} do for _, at in ipairs(list) do placed[at] = true end end
   if n + #state_at + #rest_at ~= #a.inputs or #placed ~= most or most ~= #a.inputs then
@@ -914,8 +911,7 @@ define("_foreach", function(a)
     local outs, states = control().foreach(function(items, states)
       local values = {}
       for i, at in ipairs(data_at) do
-        local item = items[i]
-        values[body.variables[at].id] = {item:dim() == 0 and ops.reshape(item, {1}) or item}
+        values[body.variables[at].id] = {at_least_1d(items[i])}
       end
       for i, at in ipairs(state_at) do values[body.variables[at].id] = {states[i]} end
       for i, at in ipairs(rest_at) do values[body.variables[at].id] = {given[n + #state_at + i]} end
@@ -940,7 +936,7 @@ define("_while_loop", function(a)
   local test_at, body_at = locations(a, "cond_input_locs", test), locations(a, "func_input_locs", body)
   local var_at = positions(a, "func_var_locs", #body.variables)
   for i, at in ipairs(var_at) do var_at[i] = body_at[at] end
-  local outputs, most = a:number("num_out_data"), a:number("max_iterations")
+  local outputs, most = a:count("num_out_data", nil, #body.heads), a:number("max_iterations")
   return function(...)
     local given, first = {...}, {}
     for i, at in ipairs(var_at) do first[i] = given[at] end

@@ -522,9 +522,13 @@ t.test("malformed graphs are errors that name the file and the node", function()
   refuse(graph{x, node("where", "w", {}, {0, 0})}, "node 1 'w' (where): 2 inputs (expected at least 3)")
   local loop = {in_data_locs = "[9]", in_state_locs = "[]", remain_locs = "[]", num_out_data = "1"}
   refuse(graph{x, node("_foreach", "f", loop, {0}, {graph{x, relu}})}, "node 1 'f' (_foreach): the attribute 'in_data_locs' is \"[9]\"")
+  loop = {in_data_locs = "[0]", in_state_locs = "[]", remain_locs = "[]", num_out_data = "1e9"}
+  refuse(graph{x, node("_foreach", "f", loop, {0}, {graph{x, relu}})}, "node 1 'f' (_foreach): the attribute 'num_out_data' is \"1e9\"")
   refuse('{"arg_nodes": [0], "nodes": [', "at byte ")
   local path = write(graph({x, relu}, {{1, 3}}))
   t.error_contains(function() imports(path)(pg.ones(1)) end, "node 1 'r' (relu): no output 3 (as head 0)")
+  path = write(graph{x, relu, node("relu", "s", {}, {{1, 2}})})
+  t.error_contains(function() imports(path)(pg.ones(1)) end, "node 1 'r' (relu): no output 2 (as input 1)")
   local whole = text_of(graph{x, relu})
   for n = 1, #whole - 1, 7 do t.check(not pcall(imports, write(whole:sub(1, n))), n) end
 end)
