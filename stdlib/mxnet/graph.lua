@@ -103,8 +103,6 @@ local function note_last_uses(g)
   end
 end
 
---- graph.read(t, file) -> {nodes =, steps =, variables =, heads =, has_loops =} of a decoded JSON file. The nodes are numbered from 1
---- on, in an order in which each follows its inputs. Raises for what is malformed or not supported.
 function read_graph(t, file, where, depth)
   check(depth < 50, where, "graphs nested more than 50 deep")
   check(args.plain(t) and args.plain(t.nodes), where, "no list 'nodes'")
@@ -117,6 +115,9 @@ function read_graph(t, file, where, depth)
   return out
 end
 
+--- graph.read(t, file) -> {nodes =, steps =, variables =, heads =, has_loops =, …} of a decoded JSON file. The nodes are
+--- numbered from 1 on, in an order in which each follows its inputs; steps are those that are no variables. Raises for
+--- what is malformed or not supported.
 function graph.read(t, file) return read_graph(t, file, file, 0) end
 
 -- Returns the device of the variables.

@@ -7,10 +7,10 @@ local t = {}
 
 local ipairs, unpack = ipairs, unpack
 
--- define("a b", make, least): make(a) reads the attributes a of a node with one of these names and returns the function of its
--- inputs, and the roles of inputs that are no ordinary tensors, by position: "state" (updated in training) or "label"
--- (may be missing). a.inputs lists the ops of the inputs, a.subgraphs the graphs in the node. least is the number of
--- inputs that the node has at least, 1 by default; without inputs the function gets the device.
+-- define("a b", make, least): make(a) reads the attributes a of a node with one of these names and returns the function
+-- of its inputs, and the roles of inputs that are no ordinary tensors, by position: "state" (updated in training) or
+-- "label" (may be missing). a.inputs lists the ops of the inputs, a.subgraphs the graphs in the node. least is the
+-- number of inputs that the node has at least, 1 by default; without inputs the function gets the device.
 local function define(names, make, least)
   for name in names:gmatch("%S+") do t[name] = {make = make, least = least or 1} end
 end

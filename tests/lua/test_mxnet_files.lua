@@ -449,6 +449,22 @@ t.test("an import trains: running statistics, gradients of all parameters, a Tra
   t.close(results[1], results[2], {rtol = 1e-4, atol = 1e-5})
 end)
 
+t.test("an import composes: in a hybridized net, and with symbols", function()
+  local x = pg.load(exports .. "lenet-input.npy")
+  local block = import(net_named("lenet"), {"data"})
+  local net = nn.HybridSequential{block, nn.Dense(2)}
+  net:initialize()
+  local y = net(x)
+  net:hybridize()
+  t.close(net(x), y, {rtol = 1e-5, atol = 1e-6})
+  local data = pg.symbol("data", {shape = {2, 1, 28, 28}})
+  local g = pg.graph(block(data), data)
+  t.close(g:run(x), block(x), {rtol = 1e-5, atol = 1e-6})
+  local parameters = 0
+  for _, name in ipairs(g:inputs()) do if name:find("^hybridsequential1_") then parameters = parameters + 1 end end
+  t.equal(parameters, 10)
+end)
+
 t.test("a training head needs no label", function()
   local g = graph{var "data", var "softmax_label", node("SoftmaxOutput", "softmax", {}, {0, 1})}
   local path, x = write(g), pg.randn(2, 3)
