@@ -122,7 +122,6 @@ t.test("norm of every order", function()
 end)
 
 t.test("running extremes return the last of equal elements", function()
-  local nan = 0 / 0
   for _, x in ipairs{pg.tensor{1, nan, 5, nan, 2}, pg.tensor{{1}, {nan}, {5}, {nan}, {2}}} do  -- the last of several NaN
     for _, name in ipairs{"cummax", "cummin"} do
       for _, dtype in ipairs{"float16", "bfloat16", "float32", "float64"} do

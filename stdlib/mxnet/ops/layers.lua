@@ -1,0 +1,223 @@
+-- MXNet's ops: layers. See define.lua.
+local core = ...
+local norm = core.require("nn.norm")
+local mxnet = core.require("mxnet.ops.define")
+local ops = core.ops
+
+local ipairs = ipairs
+local define, integers = mxnet.define, mxnet.integers
+
+define("FullyConnected", function(a)
+  local flat = a:boolean("flatten", true)
+  local no_bias = a:boolean("no_bias", false)
+  return function(x, weight, bias)
+    if flat and x:dim() ~= 2 then x = ops.flatten(x, 2) end
+    return no_bias and ops.linear(x, weight) or ops.linear(x, weight, bias)
+  end
+end, 2)
+
+-- Reads the attributes of a window over 1 to 3 dims and checks the layout.
+local function window(a)
+  local kernel = a:list("kernel")
+  local n = #kernel
+  if n < 1 or n > 3 then a:fail("kernel", "1 to 3 sizes") end
+  local layout = a:text("layout", false)
+  local expected = ({"NCW", "NCHW", "NCDHW"})[n]
+  if layout and layout ~= expected then a:fail("layout", expected) end
+  local function each(key, default)
+    local list = a:list(key, {})
+    if #list == 0 then for i = 1, n do list[i] = default end end
+    if #list ~= n then a:fail(key, n .. " numbers") end
+    return list
+  end
+  return n, kernel, each
+end
+
+local function convolution(names, op, transposed)
+  define(names, function(a)
+    local n, _, each = window(a)
+    local options = {stride = each("stride", 1), padding = each("pad", 0), dilation = each("dilate", 1), groups = a:number("num_group", 1)}
+    if transposed then
+      options.output_padding = each("adj", 0)
+      local size = a:list("target_shape", {})
+      for i, s in ipairs(size) do if s and s ~= 0 then a:fail("target_shape", "none; the size follows from pad and adj, place " .. i) end end
+    end
+    local no_bias, convolve = a:boolean("no_bias", transposed or false), ops[op .. n .. "d"]
+    return function(x, weight, bias)
+      if no_bias then return convolve(x, weight, options) end
+      return convolve(x, weight, bias, options)
+    end
+  end)
+end
+convolution("Convolution Convolution_v1", "conv")
+convolution("Deconvolution", "conv_transpose", true)
+
+local function all_positions(n)
+  local dims = {}
+  for i = 1, n do dims[i] = i + 2 end
+  return dims
+end
+
+local reductions = {max = ops.amax, avg = ops.mean, sum = ops.sum, lp = false}
+
+local function global_pool(kind)
+  local reduce = reductions[kind]
+  return function(x) return reduce(x, all_positions(x:dim() - 2), true) end
+end
+
+define("Pooling Pooling_v1", function(a)
+  local kind = a:choice("pool_type", reductions, "max")
+  if kind == "lp" then a:fail("pool_type", "max, avg or sum") end
+  if a:boolean("global_pool", false) then return global_pool(kind) end
+  local n, kernel, each = window(a)
+  local stride, padding = each("stride", 1), each("pad", 0)
+  local full = a:choice("pooling_convention", {valid = true, full = true}, "valid") == "full"
+  local counted = a:boolean("count_include_pad", true)
+  local options = {kernel_size = kernel, stride = stride, padding = padding, ceil_mode = full}
+  if kind == "max" then
+    local pool = ops["max_pool" .. n .. "d"]
+    return function(x) return (pool(x, options)) end
+  end
+  options.count_include_pad = counted
+  if kind == "sum" then options.divisor_override = 1 end
+  local pool = ops["avg_pool" .. n .. "d"]
+  return function(x) return pool(x, options) end
+end)
+
+define("_contrib_AdaptiveAvgPooling2D", function(a)
+  local size = a:list("output_size", {1})
+  if #size == 0 then size = {1} end
+  if #size == 1 then size[2] = size[1] end
+  return function(x) return ops.adaptive_avg_pool(x, size) end
+end)
+
+define("BatchNorm BatchNorm_v1 CuDNNBatchNorm _contrib_SyncBatchNorm", function(a)
+  local options = {eps = a:number("eps", 1e-3), momentum = a:number("momentum", 0.9)}
+  if a:boolean("use_global_stats", false) then options.training = false end
+  local fixed, dim = a:boolean("fix_gamma", true), a:dim("axis", 1)
+  if a:boolean("output_mean_var", false) then a:fail("output_mean_var", "False") end
+  local roles = {[4] = "state", [5] = "state"}
+  if #a.inputs == 3 then roles.added = {"_moving_mean", "_moving_var"} end
+  return function(x, gamma, beta, mean, var)
+    if fixed then gamma = gamma * 0 + 1 end  -- keeps a gradient of zeros
+    if dim == 2 then return norm.normalize_batch(x, mean, var, gamma, beta, options) end
+    return ops.transpose(norm.normalize_batch(ops.transpose(x, dim, 2), mean, var, gamma, beta, options), dim, 2)
+  end, roles
+end, 3)
+
+define("LayerNorm", function(a)
+  local dim, eps = a:dim("axis", -1), a:number("eps", 1e-5)
+  if a:boolean("output_mean_var", false) then a:fail("output_mean_var", "False") end
+  return function(x, gamma, beta)
+    if dim == -1 or dim == x:dim() then return ops.layer_norm(x, {x:size(-1)}, gamma, beta, eps) end
+    x = ops.transpose(x, dim, -1)
+    return ops.transpose(ops.layer_norm(x, {x:size(-1)}, gamma, beta, eps), dim, -1)
+  end
+end, 3)
+
+define("GroupNorm", function(a)
+  local groups, eps = a:number("num_groups", 1), a:number("eps", 1e-5)
+  return function(x, gamma, beta)
+    local each = x:size(2) / gamma:size(1)  -- one factor per group, or per channel
+    if each > 1 then gamma, beta = ops.repeat_interleave(gamma, each, 1), ops.repeat_interleave(beta, each, 1) end
+    return ops.group_norm(x, groups, gamma, beta, eps)
+  end
+end, 3)
+
+define("InstanceNorm", function(a)
+  local eps = a:number("eps", 1e-3)
+  return function(x, gamma, beta) return ops.group_norm(x, x:size(2), gamma, beta, eps) end
+end, 3)
+
+define("L2Normalization", function(a)
+  local eps = a:number("eps", 1e-10)
+  local mode = a:choice("mode", {instance = true, channel = true, spatial = true}, "instance")
+  return function(x)
+    local dims = {}
+    for d = mode == "spatial" and 3 or 2, mode == "channel" and 2 or x:dim() do dims[#dims + 1] = d end
+    return x / ops.sqrt(ops.sum(ops.square(x), dims, true) + eps)
+  end
+end)
+
+define("LRN", function(a)
+  local options = {size = a:number("nsize"), alpha = a:number("alpha", 1e-4), beta = a:number("beta", 0.75), k = a:number("knorm", 2)}
+  return function(x) return ops.local_response_norm(x, options) end
+end)
+
+define("Dropout", function(a)
+  local options = {p = a:number("p", 0.5), axes = a:dims("axes")}
+  if a:choice("mode", {training = true, always = true}, "training") == "always" then options.training = true end
+  return function(x) return ops.dropout(x, options) end
+end)
+
+define("Embedding _contrib_SparseEmbedding", function(a)
+  local last = a:number("input_dim") - 1
+  return function(x, weight) return ops.embedding(ops.clamp(integers(x), 0, last), weight, {index_base = 0}) end
+end, 2)
+
+local function by_block(name, op)
+  define(name, function(a)
+    local size = a:number("block_size")
+    return function(x) return op(x, size) end
+  end)
+end
+-- Unlike pixel_shuffle, the positions in a block come before the channels.
+by_block("depth_to_space", function(x, size)
+  local n, c, h, w = x:size(1), x:size(2), x:size(3), x:size(4)
+  local parts = ops.permute(ops.reshape(x, {n, size, size, c / size ^ 2, h, w}), {1, 4, 5, 2, 6, 3})
+  return ops.reshape(parts, {n, c / size ^ 2, h * size, w * size})
+end)
+by_block("space_to_depth", function(x, size)
+  local n, c, h, w = x:size(1), x:size(2), x:size(3), x:size(4)
+  local parts = ops.permute(ops.reshape(x, {n, c, h / size, size, w / size, size}), {1, 4, 6, 2, 3, 5})
+  return ops.reshape(parts, {n, c * size ^ 2, h / size, w / size})
+end)
+
+define("UpSampling", function(a)
+  local scale = a:number("scale")
+  a:choice("sample_type", {nearest = true}, "nearest")
+  if #a.inputs ~= 1 then a:fail("num_args", "1") end
+  return function(x) return ops.interpolate(x, {scale_factor = {scale, scale}, mode = "nearest"}) end
+end)
+
+local rnn_gates = {rnn_relu = 1, rnn_tanh = 1, lstm = 4, gru = 3}
+
+-- The weights of all layers and directions as one tensor, then all biases.
+define("RNN", function(a)
+  local mode, gates = a:choice("mode", rnn_gates)
+  local hidden, layers = a:number("state_size"), a:count("num_layers", nil, 1000)
+  local directions = a:boolean("bidirectional", false) and 2 or 1
+  local with_states, by_length = a:boolean("state_outputs", false), a:boolean("use_sequence_length", false)
+  for _, name in ipairs{"projection_size", "lstm_state_clip_min", "lstm_state_clip_max"} do
+    if a:text(name, false) then a:fail(name, "None") end
+  end
+  local options = {num_layers = layers, bidirectional = directions == 2, dropout = a:number("p", 0), has_biases = true}
+  if gates == 1 then options.nonlinearity = mode:sub(5) end
+  local states = mode == "lstm" and 2 or 1
+  local zeros = a.inputs[3] == "_zeros"   -- of a batch size that the graph does not know
+  return function(x, packed, ...)
+    local at = 1
+    local function take(rows, columns)
+      local count = rows * (columns or 1)
+      local part = ops.narrow(packed, 1, at, count)
+      at = at + count
+      return columns and ops.reshape(part, {rows, columns}) or part
+    end
+    local weights = {}
+    for k = 1, layers * directions do
+      weights[4 * k - 3] = take(gates * hidden, k <= directions and x:size(3) or hidden * directions)
+      weights[4 * k - 2] = take(gates * hidden, hidden)
+    end
+    for k = 1, layers * directions do
+      weights[4 * k - 1], weights[4 * k] = take(gates * hidden), take(gates * hidden)
+    end
+    local given = {...}
+    local o = {sequence_length = by_length and given[states + 1] or nil}
+    for key, value in pairs(options) do o[key] = value end
+    local initial
+    if not zeros then initial = mode == "lstm" and {given[1], given[2]} or given[1] end
+    local run = core.require("nn.rnn.functional")[gates == 1 and "rnn" or mode]
+    if with_states then return run(x, initial, weights, o) end
+    return (run(x, initial, weights, o))
+  end
+end, 3)
