@@ -117,10 +117,14 @@ function autograd.grad(heads, variables, options)
   return core.is_tensor(variables) and found[1] or found
 end
 
+-- Whether gradients computed here may be differentiated in turn: in an export that depends on the run.
+local function keeps_history() return core.is_recording() or (core.graphs.exporting and core.recording_is_open()) end
+
 -- Makes a new input from x: a recorded view of x if x has a history, else a leaf. Gradients of other uses of x do not
 -- reach it.
 local function fresh_input(x)
-  local input = core.fresh_input(x)  -- in a loop body x may have a history in some steps only
+  -- In a loop body x may have a history in some steps only, in an export in some runs only.
+  local input = core.fresh_input(x, core.graphs.exporting)
   if input then return input end
   if core.requires_grad(x) and core.is_recording() then return core.ops.reshape_as(x, x) end
   return core.attach_grad(core.detach(x), "write")
@@ -174,7 +178,7 @@ local function record_outer(f) return in_modes("vjp", f, true, core.is_training(
 local function value_and_gradients(op, f, argnum, ...)
   local arguments, n = {...}, select("#", ...)
   local numbers, inputs, maps = numbers_of(argnum), {}, {}
-  local outer = core.is_recording()
+  local outer = keeps_history()
   local y = record_outer(function()
     for _, k in ipairs(numbers) do
       if type(k) ~= "number" or k < 1 or k > n or k % 1 ~= 0 then
@@ -252,7 +256,7 @@ function autograd.vjp(f, ...)
   check_function("vjp", f)
   local arguments, n = {...}, select("#", ...)
   local originals, inputs, ranges = {}, {}, {}
-  local outer = core.is_recording()
+  local outer = keeps_history()
   local y = record_outer(function()
     for k = 1, n do
       originals[k] = arguments[k]
@@ -270,7 +274,7 @@ function autograd.vjp(f, ...)
     local cotangents, given = tree.flatten(dy)
     if not core.require("control.leaves").same(form, given) then core.arg_error("vjp", "dy", "the structure of the result", dy) end
     check_shapes("vjp", "dy", cotangents, heads)
-    local found = gradients_of(heads, cotangents, inputs, core.is_recording())
+    local found = gradients_of(heads, cotangents, inputs, keeps_history())
     local results = {}
     for k = 1, n do
       local list = {}
@@ -291,7 +295,7 @@ function autograd.jvp(f, primals, tangents)
   check_function("jvp", f)
   if type(primals) ~= "table" then core.arg_error("jvp", "primals", "a table of arguments", primals) end
   if type(tangents) ~= "table" or #tangents ~= #primals then core.arg_error("jvp", "tangents", #primals .. " tangents, one per primal", tangents) end
-  local outer = core.is_recording()
+  local outer = keeps_history()
   local y, directional
   in_modes("jvp", function()
     local inputs, arguments = {}, {}

@@ -109,12 +109,19 @@ int attach_grad(lua_State* L, State& state) {
   return 1;
 }
 
-// fresh_input(x) → in the body of a branch or loop, a tensor with the value of x for which gradients can be computed;
-// else nil.
+// recording_is_open() → whether each run of the trace in progress decides if the ops that follow are recorded.
+int recording_is_open(lua_State* L, State& state) {
+  state.update_modes();
+  lua_pushboolean(L, state.trace && state.trace->recording_mode(state.ctx) == Mode::kAuto);
+  return 1;
+}
+
+// fresh_input(x, exports) → in the body of a branch or loop, or in a trace of an export, a tensor with the value of x
+// for which gradients can be computed; else nil.
 int fresh_input(lua_State* L, State& state) {
   state.update_modes();
   const Value& value = check_value(L, state, 1, "grad", "x");
-  if (!state.trace || !state.trace->body) return lua_pushnil(L), 1;
+  if (!state.trace || !(state.trace->body || lua_toboolean(L, 2))) return lua_pushnil(L), 1;
   push_box(L, state, state.trace->innermost->fresh_input(state.ctx, value));
   return 1;
 }
@@ -275,6 +282,7 @@ void open_autograd(lua_State* L, State& state) {
                       {"is_recording", entry<is_recording>},
                       {"is_training", entry<is_training>},
                       {"fresh_input", entry<fresh_input>},
+                      {"recording_is_open", entry<recording_is_open>},
                       {"attach_grad", entry<attach_grad>},
                       {"get_grad", entry<get_grad>},
                       {"set_grad", entry<set_grad>},

@@ -496,3 +496,36 @@ t.test("graphs and exports have the types from after a conversion, also of a chi
   t.error_contains(function() f:graph() end, "the graph was dropped, since ")
   t.equal(run("float32").dtype, "float32")
 end)
+
+-- A gradient inside of forward can be differentiated where the import is recorded, as in the block itself.
+t.test("an import has the gradients of gradients inside of forward", function()
+  local cube = function(y) return (y * y * y):sum() end
+  local forwards = {
+    grad = function(_, x) return x * pg.grad(cube)(x) end,
+    ["grad without a factor"] = function(_, x) return pg.grad(cube)(x) end,
+    value_and_grad = function(_, x)
+      local y, g = pg.value_and_grad(cube)(x)
+      return y * g
+    end,
+    vjp = function(_, x)
+      local y, back = pg.vjp(function(v) return v * v * v end, x)
+      return y * back(x)
+    end,
+    jvp = function(_, x)
+      local y, d = pg.jvp(function(v) return v * v * v end, {x}, {pg.ones_like(x)})
+      return y * d
+    end,
+    ["paused grad"] = function(_, x) return x * x * pg.pause(function() return pg.grad(cube)(x) end) end,
+    ["grad in a loop"] = function(_, x) return pg.loop(2, function(_, s) return s + x * pg.grad(cube)(x) end, x) end,
+  }
+  for name, forward in pairs(forwards) do
+    local net = pg.nn.block{forward = forward}
+    net:hybridize()
+    local x = pg.tensor{1, 2, 3}:attach_grad()
+    local function gradient(f) return pg.autograd.grad(pg.record(function() return f(x):sum() end), x):totable() end
+    local want, value = gradient(net), net(x):totable()
+    local model, weights = net:export(t.tmp("gradients_" .. name:gsub(" ", "_")))
+    local again = pg.nn.SymbolBlock.imports(model, nil, weights)
+    t.equal({again(x):totable(), gradient(again)}, {value, want}, name)
+  end
+end)
