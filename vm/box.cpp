@@ -15,7 +15,9 @@ constexpr int64_t kBoxOverhead = 256;  // a box, its header and a small buffer
 // as overhead only. It counts although a tape holds it as well: once that releases it, only the collector frees it.
 bool is_new(const Value& v) {
   Buffer* const buffer = v.is_array() ? v.array().buffer.get() : nullptr;
-  return buffer && !buffer->borrowed && !buffer->counted.exchange(true, std::memory_order_relaxed);
+  if (!buffer || buffer->borrowed || buffer->counted.load(std::memory_order_relaxed)) return false;
+  buffer->counted.store(true, std::memory_order_relaxed);  // if two threads count it, the collectors work a little more
+  return true;
 }
 
 int64_t counted_bytes(const Value& v) { return kBoxOverhead + (is_new(v) ? int64_t(v.array().buffer->bytes) : 0); }
