@@ -112,11 +112,12 @@ void Limits::end() {
     context->cancel = false;
   }
   if (lua_gethook(L_) == hook) set_hook(0);
+  const bool urged = step_factor_ != 0;  // memory is short, and the cycle has not ended
   restore_collector();
   refused_ = false;
   watched_ = 0;
   // Whatever tick() has collected: the frames of the call were still there then, and with them their values.
-  if (std::exchange(refused_in_call_, false)) lua_gc(L_, LUA_GCCOLLECT, 0);
+  if (std::exchange(refused_in_call_, false) || urged) lua_gc(L_, LUA_GCCOLLECT, 0);
 }
 
 void Limits::end_call(perigee_status reason) {
