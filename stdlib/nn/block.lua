@@ -208,10 +208,10 @@ function Block:save_parameters(path)
   return self
 end
 
---- block:load_parameters(path, {allow_missing=, ignore_extra=, cast_dtype=, device=}) reads a file of save_parameters,
---- or one of MXNet (.params), where the children of a Sequential count from 0 on and names may begin with arg: or aux:.
---- Everything is checked before the first parameter changes. cast_dtype converts to the dtypes of the block; without a
---- device the parameters stay on theirs.
+--- block:load_parameters(path, {allow_missing=, ignore_extra=, cast_dtype=, device=}) reads a file of save_parameters.
+--- It may be one of MXNet (.params): the children of a Sequential count from 0 on there, and names may begin with arg: or
+--- aux:. Everything is checked before the first parameter changes. cast_dtype converts to the dtypes of the block; without
+--- a device the parameters stay on theirs.
 function Block:load_parameters(path, opts)
   args.self("load_parameters", self, "net")
   sets.load(self, args.string("load_parameters", "path", path), opts)
