@@ -218,7 +218,7 @@ void put_value(Box& box, Value value, bool held) {
     box.cell->value = std::move(value);
     return;
   }
-  // The bytes stay counted while the value is lent or a symbol stands in for it.
+  // The bytes stay counted while the value is lent or replaced by a symbol.
   const Buffer* const before = box.value.is_array() ? box.value.array().buffer.get() : nullptr;
   const bool is_fresh = is_new(value);
   const bool same = value.is_array() && (!before || !value.array().buffer || value.array().buffer.get() == before);

@@ -39,7 +39,7 @@ int push_scope(lua_State* L, State& state) {
 }
 
 // Moves tensors from the scope to the enclosing one: those among the values from stack index 2 on, and those in tables
-// reachable from these. Each table is visited once. A userdata that stands for a table counts as that table, see
+// reachable from these. Each table is visited once. A userdata that wraps a table counts as that table, see
 // stdlib/support/no_list.lua.
 class Keeper {
  public:

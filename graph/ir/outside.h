@@ -11,7 +11,7 @@ namespace pg {
 struct TraceExtent {
   uint64_t start;  // the sequence at which the trace began
   uint64_t end;    // walks end at nodes with a lower sequence
-  // For a node that stands in for the history of a captured value: that value, else null.
+  // For a node that replaces the history of a captured value: that value, else null.
   FunctionRef<const Value*(const TapeNode*)> outside;
 };
 

@@ -11,8 +11,8 @@ DataLoader._kind = "DataLoader"
 core.require("support.no_list").define(DataLoader, "a loader has no length as a list; write loader:len() for the number of batches")
 DataLoader._no_items = "a loader is no list: write for x, y in loader:iter() do … end; loader:len() is the number of batches"
 
--- A place holds what is known of the values that are joined: positions = those of the items, path = where the values
--- stand in an item, numbers = what is known of the numbers there.
+-- A place describes the values that are joined: positions = those of their items, path = their keys in an item,
+-- numbers = what is known of the numbers at that path.
 local stack
 
 local function kind_of(value)

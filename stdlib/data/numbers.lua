@@ -1,5 +1,5 @@
 -- What is known of the numbers of a dataset, so that its batches have one dtype: a tree like a list of the values of an
--- item. {fraction = true} stands where a number is not whole, and node.keys[key] is the tree of the values at the key.
+-- item. A node has fraction = true if a number there is not whole, and node.keys[key] is the tree of the values at the key.
 local core = ...
 local args = core.require("support.args")
 local numbers = {}

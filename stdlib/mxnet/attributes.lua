@@ -44,7 +44,7 @@ end
 local booleans = {True = true, ["true"] = true, ["1"] = true, False = false, ["false"] = false, ["0"] = false}
 Attributes.boolean = reader("True or False", function(text) return booleans[text] end)
 
---- a:list(name[, default]) -> the numbers of a tuple or of one number; false stands for None.
+--- a:list(name[, default]) -> the numbers of a tuple or of one number; None gives false.
 Attributes.list = reader("a list of numbers", function(text)
   local out = {}
   for item in text:gsub("^%s*[%(%[](.*)[%)%]]%s*$", "%1"):gmatch("[^,%s]+") do

@@ -15,33 +15,33 @@ local function limited(kib, source)
   return text
 end
 
-t.test("temporaries in a loop do not accumulate", function()
+-- Calls f(i) `count` times. Raises if live tensors ever have more than `limit` bytes after a call.
+local function check_live(what, count, limit, f)
   t.skip_in("gcstress", "collects at each op anyway")
-  local x = pg.zeros(262144)
   pg.scope(function() end)
+  collectgarbage()
   local most = 0
-  for i = 1, 600 do
-    local _ = x + i
+  for i = 1, count do
+    f(i)
     most = math.max(most, pg.memory().live)
   end
-  t.check(most < 150e6, "600 temporaries of 1 MB held " .. most .. " bytes")
+  t.check(most < limit, ("%s: %d calls held %d bytes"):format(what, count, most))
+end
+
+t.test("temporaries in a loop do not accumulate", function()
+  local x = pg.zeros(262144)
+  check_live("x + i", 600, 150e6, function(i) return x + i end)
 end)
 
 -- The result of grid_sample is a view of an array that the tape holds until backward.
 t.test("recorded results in a loop do not accumulate", function()
-  t.skip_in("gcstress", "collects at each op anyway")
   local image, grid = pg.zeros(1, 16, 128, 128):attach_grad(), pg.zeros(1, 128, 128, 2):attach_grad()
-  pg.scope(function() end)
-  local most = 0
-  for _ = 1, 300 do
+  check_live("grid_sample", 300, 100e6, function()
     pg.record(function() return pg.grid_sample(image, grid):sum() end):backward()
-    most = math.max(most, pg.memory().live)
-  end
-  t.check(most < 100e6, "300 results of 1 MB held " .. most .. " bytes")
+  end)
 end)
 
 t.test("what views of a tensor keep of it when it is changed in place does not accumulate", function()
-  t.skip_in("gcstress", "collects at each op anyway")
   local views = {
     function(p) return p:detach() end, function(p) return p:t() end, function(p) return p:reshape{-1} end,
     function(p) return p[1] end,
@@ -51,15 +51,11 @@ t.test("what views of a tensor keep of it when it is changed in place does not a
   }
   for i, view in ipairs(views) do
     for k, change in ipairs(changes) do
-      local p, most = pg.zeros(512, 512), 0
-      pg.scope(function() end)
-      collectgarbage()
-      for _ = 1, 300 do
+      local p = pg.zeros(512, 512)
+      check_live(("view %d, change %d"):format(i, k), 300, 150e6, function()
         view(p)
         change(p)
-        most = math.max(most, pg.memory().live)
-      end
-      t.check(most < 150e6, ("view %d, change %d: 300 arrays of 1 MB held %d bytes"):format(i, k, most))
+      end)
     end
   end
 end)

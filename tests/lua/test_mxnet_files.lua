@@ -140,7 +140,7 @@ local function attribute_of(v)
   return "(" .. table.concat(out, ", ") .. (#out == 1 and ",)" or ")")
 end
 
--- Cases whose gradient is shared among equal elements here; one whose result was not of the op alone.
+-- Cases whose gradient is shared among equal elements here, and one whose result is that of several ops.
 local ties = {["max.049"] = true, ["broadcast_maximum.056"] = true}
 local squared = {["MakeLoss.025"] = true}
 -- The order of the inputs, which the manifest keeps as names only.

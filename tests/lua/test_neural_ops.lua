@@ -178,7 +178,7 @@ t.test("grid_sample of volumes, and its errors", function()
   t.error_contains(function() image:grid_sample(pg.ones({1, 2, 2, 2}, {dtype = "float64"})) end, "grid_sample: bad argument 'grid' (expected float32 like x")
 end)
 
-t.test("grid_sample of many channels agrees with each alone", function()
+t.test("grid_sample of many channels gives what it gives for each channel", function()
   local function results(x, grid, mode, dy)
     x, grid = x:clone():attach_grad(), grid:clone():attach_grad()
     local y
