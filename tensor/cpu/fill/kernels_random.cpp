@@ -266,10 +266,15 @@ void dropout_kernel(const KernelArgs& a) {
   (a.out[0].dtype(), key_of(a), a.attr<double>("p"), a.out[0].numel(), a.in[0].data, a.out[0].data);
 }
 
-WorkVector<uint64_t> bits(const RandomKey& key, int64_t n) {
+// Writes `count` words of the stream from word `first` on.
+void write_bits(const RandomKey& key, int64_t first, int64_t count, uint64_t* out) {
   using namespace cpu;
+  HWY_DYNAMIC_DISPATCH(fill_bits)(key, first, count, out);
+}
+
+WorkVector<uint64_t> bits(const RandomKey& key, int64_t n) {
   WorkVector<uint64_t> out(static_cast<size_t>(n));
-  HWY_DYNAMIC_DISPATCH(fill_bits)(key, 0, n, out.data());
+  write_bits(key, 0, n, out.data());
   return out;
 }
 
@@ -305,7 +310,7 @@ void shuffle(const RandomKey& key, T* order, int64_t n) {
   Poller poll;
   for (int64_t end = n; end > 0; end -= kBlock) {
     const int64_t begin = std::max<int64_t>(end - kBlock, 0), count = end - begin;
-    HWY_DYNAMIC_DISPATCH(cpu::fill_bits)(key, begin, count, other.data());
+    write_bits(key, begin, count, other.data());
     for (int64_t i = 0; i < count; ++i) other[size_t(i)] = below(uint64_t(begin + i) + 1, other[size_t(i)]);
     for (int64_t i = count - 1; i >= 0; --i, poll(kMissWork)) {
       __builtin_prefetch(order + other[size_t(std::max<int64_t>(i - kAhead, 0))], 1);
