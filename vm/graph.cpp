@@ -368,6 +368,7 @@ int freeze(lua_State* L, State& state) {
 
 // run_frozen(graph, arguments…) → the leaves of the results
 int run_frozen(lua_State* L, State& state) {
+  state.make_room(L);
   state.update_modes();
   FrozenGraph& graph = check_frozen(L, 1);
   Values arguments;

@@ -79,6 +79,7 @@ Values expand_or_collect(lua_State* L, State& state, const OpDef& op, const Call
 
 int call_op(lua_State* L, State& state) {
   const OpBinding& binding = upvalue_binding(L);
+  state.make_room(L);
   state.update_modes();
   Call call;
   read_arguments(L, state, binding, 1, call);
@@ -158,6 +159,7 @@ bool is_operator(const OpDef& op) { return op.inputs.size() == 2 && op.attrs.emp
 // Calls an operator: two operands, no attributes.
 int call_operator(lua_State* L, State& state) {
   const OpDef& op = *upvalue_binding<is_operator>(L).op;
+  state.make_room(L);
   state.update_modes();
   Value in[2] = {operand(L, state, 1, op), operand(L, state, 2, op)};
   Values out = apply_or_collect(L, state, op, in, {});

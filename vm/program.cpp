@@ -214,6 +214,7 @@ namespace {
 // run(program, tensors…) → results, or nil and the reason why the script has to be traced again.
 int run_program(lua_State* L, State& state) {
   if (state.trace) return replay_program(L, state);
+  state.make_room(L);
   state.update_modes();
   const Call& call = check_program(L, 1);
   if (lua_gettop(L) != call.boxes + 1)

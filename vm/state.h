@@ -187,6 +187,12 @@ class State : public Dynamics {
 
   // Runs collector steps in proportion to the bytes of new boxes. Called at the binding boundary only.
   void relieve_pressure(lua_State* L);
+
+  // The same at the start of a call: its results then take the memory of earlier ones, which the caches still hold.
+  void make_room(lua_State* L) {
+    if (pending_bytes >= kStepBytes) relieve_pressure(L);
+  }
+  static constexpr int64_t kStepBytes = int64_t(1) << 20;  // the bytes after which the collector makes a step
 };
 
 // The extent of a call by which a running graph or backward enters Lua again. The function may run graphs and backward

@@ -33,6 +33,20 @@ t.test("temporaries in a loop do not accumulate", function()
   check_live("x + i", 600, 150e6, function(i) return x + i end)
 end)
 
+t.test("a large result takes the memory of the one before", function()
+  t.skip_in("hybrid", "a process of its own")
+  t.skip_in("gcstress", "collects at each op anyway")
+  for _, call in ipairs{"x:softmax(-1)", "x + x", "-x", "f(x)"} do
+    local peak = t.run("-", ([[
+      local pg = require "perigee"
+      local x, f = pg.zeros(1024, 4096), pg.jit(function(x) return x:softmax(-1) end)
+      for _ = 1, 8 do local y = (function() return %s end)() y = nil end
+      print(pg.memory().peak)
+    ]]):format(call))
+    t.check(tonumber(peak) < 2.5 * 2 ^ 24, call .. " held " .. peak)
+  end
+end)
+
 -- The result of grid_sample is a view of an array that the tape holds until backward.
 t.test("recorded results in a loop do not accumulate", function()
   local image, grid = pg.zeros(1, 16, 128, 128):attach_grad(), pg.zeros(1, 128, 128, 2):attach_grad()
