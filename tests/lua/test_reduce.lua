@@ -174,6 +174,23 @@ local function extreme_place(n, largest, get)
   return at
 end
 
+t.test("argmax of rows that are cut into parts is the first extreme, or the first NaN", function()
+  local n = 200001
+  for _, dtype in ipairs{"float32", "float64", "float16", "int64", "uint8"} do
+    local x = pg.zeros({2, n}, {dtype = dtype})
+    x[{1, 66000}], x[{1, 190000}], x[{2, n}] = 3, 3, 3
+    t.equal(x:argmax(2):totable(), {66000, n})
+    t.equal(x[1]:argmax():item(), 66000)
+    local most, at = x:t():contiguous():max(1)
+    t.equal({most:totable(), at:totable()}, {{3, 3}, {66000, n}})
+    if dtype:find("float") then
+      x[{1, 150000}], x[{1, 150001}], x[{2, 5}] = nan, nan, nan
+      t.equal(x:argmax(2):totable(), {150000, 5})
+      t.equal(x:argmin(2):totable(), {150000, 5})
+    end
+  end
+end)
+
 t.test("argmax and argmin find the first extreme along rows and columns, NaN and infinities included", function()
   local random = math.random
   math.randomseed(7)

@@ -6,6 +6,7 @@
 #include "tensor/cpu/reduce/extremes_simd.h"
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
@@ -85,14 +86,26 @@ int64_t extreme_of_block(const T* x, int64_t n) {
   return at;
 }
 
+// Computes the extremes of `count` rows of n elements, each from those of its parts.
 template <bool kMax, class T>
-int64_t extreme_of_row(const T* x, int64_t n) {
-  int64_t at = 0;
-  in_polled_blocks(n, 1 << 20, [&](int64_t begin, int64_t end) {
-    const int64_t i = begin + extreme_of_block<kMax>(x + begin, end - begin);
-    if (begin == 0 || beats<kMax>(comparable(x[i]), comparable(x[at]))) at = i;
+void extremes_of_long_rows(const T* x, int64_t n, int64_t count, int64_t* at) {
+  constexpr int64_t kPart = 64 << 10, kPartsPerTask = 4;
+  const int64_t parts = (n + kPart - 1) / kPart;
+  cpu::WorkVector<int64_t> found(size_t(count * parts));
+  parallel_for(count * parts, kPartsPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i / parts, first = i % parts * kPart;
+      found[size_t(i)] = first + extreme_of_block<kMax>(x + row * n + first, std::min(kPart, n - first));
+    }
   });
-  return at;
+  for (int64_t r = 0; r < count; ++r) {
+    const T* row = x + r * n;
+    int64_t best = found[size_t(r * parts)];
+    for (int64_t p = 1; p < parts; ++p)
+      if (const int64_t i = found[size_t(r * parts + p)]; beats<kMax>(comparable(row[i]), comparable(row[best])))
+        best = i;
+    at[r] = best;
+  }
 }
 
 // Computes the extremes of a tile of columns, row by row.
@@ -128,7 +141,7 @@ template <bool kMax, class T>
 void extremes_of_rows(const T* x, int64_t n, int64_t count, int64_t* at) {
   constexpr int64_t kShort = 12, kRows = 64;
   if ((!kVectorized<T> && !kHalf<T>) || n > kShort) {
-    for (int64_t r = 0; r < count; ++r) at[r] = extreme_of_row<kMax>(x + r * n, n);
+    for (int64_t r = 0; r < count; ++r) at[r] = extreme_of_block<kMax>(x + r * n, n);
     return;
   }
   T columns[kShort * kRows];
@@ -140,23 +153,41 @@ void extremes_of_rows(const T* x, int64_t n, int64_t count, int64_t* at) {
   }
 }
 
-// Writes positions, which count from `base`, to `indices`, and the elements there to `values` unless it is null.
+// Writes positions to `indices`, and the elements there to `values` unless it is null. Positions count from `base`.
 template <bool kMax, class T>
 void extremes(const T* x, const Lines& lines, int64_t base, T* values, int64_t* indices) {
   const auto [outer, n, inner] = lines;
-  parallel_for(outer, (64 << 10) / std::max<int64_t>(n * inner, 1) + 1,
-               [&, n = n, inner = inner](int64_t begin, int64_t end) {
-                 if (inner == 1) extremes_of_rows<kMax>(x + begin * n, n, end - begin, indices + begin);
-                 for (int64_t o = begin; o < end; ++o) {
-                   const T* from = x + o * n * inner;
-                   int64_t* to = indices + o * inner;
-                   if (inner != 1) extremes_of_columns<kMax>(from, n, inner, inner, to);
-                   for (int64_t j = 0; j < inner; ++j) {
-                     if (values) values[o * inner + j] = from[to[j] * inner + j];
-                     to[j] += base;
+  if (outer * n * inner == 0) return;
+  const auto finish = [&, n = n, inner = inner](int64_t o, int64_t first, int64_t last) {
+    int64_t* at = indices + o * inner;
+    for (int64_t j = first; j < last; ++j) {
+      if (values) values[o * inner + j] = x[(o * n + at[j]) * inner + j];
+      at[j] += base;
+    }
+  };
+  constexpr int64_t kWork = 64 << 10, kLongRow = 64 << 10, kStrip = 64;  // columns
+  if (inner == 1 && n > kLongRow) {
+    extremes_of_long_rows<kMax>(x, n, outer, indices);
+    for (int64_t o = 0; o < outer; ++o) finish(o, 0, 1);
+  } else if (inner == 1) {
+    parallel_for(outer, kWork / n + 1, [&, n = n](int64_t begin, int64_t end) {
+      extremes_of_rows<kMax>(x + begin * n, n, end - begin, indices + begin);
+      for (int64_t o = begin; o < end; ++o) finish(o, 0, 1);
+    });
+  } else {
+    const int64_t strips = (inner + kStrip - 1) / kStrip;
+    parallel_for(outer * strips, kWork / (n * std::min(inner, kStrip)) + 1,
+                 [&, n = n, inner = inner](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end;) {
+                     const int64_t o = i / strips, strip = i % strips, count = std::min(end - i, strips - strip);
+                     const int64_t first = strip * kStrip, last = std::min(first + count * kStrip, inner);
+                     extremes_of_columns<kMax>(x + o * n * inner + first, n, inner, last - first,
+                                               indices + o * inner + first);
+                     finish(o, first, last);
+                     i += count;
                    }
-                 }
-               });
+                 });
+  }
 }
 
 template <bool kMax>
