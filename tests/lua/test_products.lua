@@ -42,6 +42,31 @@ t.test("products of integers wrap around, whatever the layout", function()
   end
 end)
 
+-- Small integers: sums are exact in float64 and float32, and rounded once to 16 bits.
+t.test("products with few rows or columns are exact in all floating dtypes and layouts", function()
+  for _, dtype in ipairs{"float64", "float32", "float16", "bfloat16"} do
+    for _, size in ipairs{{1, 1, 1}, {1, 7, 37}, {2, 33, 19}, {4, 70, 9}, {5, 40, 3}, {41, 65, 1}, {37, 19, 4}, {3, 0, 2},
+                          {1, 40000, 1}, {2, 70001, 3}} do
+      local m, k, n = unpack(size)
+      local x, y = pg.randint(-4, 4, {m, 2 * k}):to(dtype), pg.randint(-4, 4, {2 * n, k}):to(dtype)
+      local a, b = x:narrow(2, k + 1, k), y:narrow(1, n + 1, n):t()
+      local expected = (a:to("float64"):unsqueeze(3) * b:to("float64"):unsqueeze(1)):sum(2):to(dtype)
+      local what = ("%s %d %d %d"):format(dtype, m, k, n)
+      local left, right = {a, a:contiguous(), a:t():contiguous():t()}, {b, b:contiguous(), b:t():contiguous():t()}
+      for _, l in ipairs(left) do
+        for _, r in ipairs(right) do t.equal(l:mm(r), expected, what) end
+      end
+      t.equal(pg.stack({a, a}):bmm(pg.stack({b, b})), pg.stack({expected, expected}), what)
+      if m == 1 and n == 1 then t.equal(a:flatten():dot(b:flatten()), expected:reshape{}, what) end
+      if k > 0 then
+        local bias = pg.randint(-4, 4, {n}):to(dtype)
+        local sums = (a:to("float64"):unsqueeze(3) * b:to("float64"):unsqueeze(1)):sum(2) + bias:to("float64")
+        t.equal(a:linear(b:t(), bias), sums:to(dtype), what)
+      end
+    end
+  end
+end)
+
 t.test("inner, vdot, trace and kron", function()
   is(pg.inner(pg.tensor({{1, 2}, {3, 4}}), pg.tensor({{5, 6}, {7, 8}, {9, 10}})), {{17, 23, 29}, {39, 53, 67}})
   is(pg.inner(pg.tensor({1, 2}), pg.tensor(3)), {3, 6})

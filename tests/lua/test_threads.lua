@@ -96,6 +96,14 @@ local calls = {
   ["bmm"] = {function(a, b) return a:bmm(b) end, function() return pg.rand(9, 70, 50) end, function() return pg.rand(9, 50, 60) end},
   ["linear"] = {function(a, w, b) return a:linear(w, b) end, x, function() return pg.rand(130, 401) end, function() return pg.rand(130) end},
   ["float64 products"] = {function(a) return a:to("float64"):matmul(a:t():to("float64")) end, x},
+  ["products of vectors"] = {function(a, v)
+    local results = {a:flatten():dot(a:flatten())}
+    for _, dtype in ipairs{"float64", "float16", "bfloat16"} do
+      local x, w = a:to(dtype), v:to(dtype)
+      for _, y in ipairs{x:mv(w), x:t():mv(x:narrow(2, 1, 1):flatten()), x:flatten():dot(x:flatten())} do results[#results + 1] = y end
+    end
+    return unpack(results)
+  end, x, function() return pg.rand(401) end},
   ["convolution"] = {function(a, w, b) return a:conv2d(w, b, {padding = 1}) end, function() return pg.rand(8, 6, 24, 23) end,
     function() return pg.rand(12, 6, 3, 3) end, function() return pg.rand(12) end},
   ["wide convolution"] = {function(a, w) return a:conv2d(w, {padding = 1}) end, function() return pg.rand(7, 16, 16, 15) end,

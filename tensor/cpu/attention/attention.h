@@ -2,8 +2,8 @@
 // block of keys at a time. Dao, FlashAttention-2, 2023.
 #pragma once
 #include <cstdint>
-#include <type_traits>
 
+#include "tensor/cpu/gemm/gemm_simd.h"
 #include "tensor/dtype.h"
 #include "tensor/random.h"
 
@@ -31,10 +31,7 @@ struct Drops {
   int64_t first = 0;
 };
 
-// The type of scores and sums for operands of type E: float, double, or BFloat16 where multiplies_bf16().
-template <class E>
-using SumOf = std::conditional_t<std::is_same_v<E, BFloat16>, float, E>;
-
+// E is float, double, or BFloat16 where multiplies_bf16(). Scores are of type SumOf<E>.
 template <class E>
 struct Head {
   int64_t queries, keys, width, value_width;

@@ -26,15 +26,33 @@ struct Problem {
   int64_t lda, ldb, ldc;
 };
 
-// The rows of an operand, packed if it is transposed, because the GEMV kernels need contiguous rows.
-struct ContiguousRows {
-  const Scratch<float> packed;
-  const float* const data;
+// A column without gaps is a row: then its elements are adjacent where they are multiplied.
+Problem with_rows(Problem p) {
+  if (p.n == 1 && p.ldb == 1 && !p.trans_b) p.trans_b = true, p.ldb = p.k;
+  if (p.m == 1 && p.lda == 1 && p.trans_a) p.trans_a = false, p.lda = p.k;
+  return p;
+}
 
-  ContiguousRows(bool transposed, int64_t rows, int64_t k, const float* x, int64_t ldx)
-      : packed(transposed ? rows * k : 0), data(transposed ? packed : x) {
-    for (int64_t r = 0; transposed && r < rows; ++r)
-      for (int64_t i = 0; i < k; ++i) packed[r * k + i] = x[i * ldx + r];
+// The rows of an operand as the GEMV kernels need them: without gaps, and in the type of the sums.
+template <class T>
+struct ContiguousRows {
+  static constexpr bool kConverts = !std::is_same_v<T, SumOf<T>>;
+  const Scratch<SumOf<T>> packed;
+  const SumOf<T>* data;
+  int64_t ld;
+
+  ContiguousRows(bool transposed, int64_t rows, int64_t k, const T* x, int64_t ldx)
+      : packed(transposed || kConverts ? rows * k : 0), data(packed), ld(k) {
+    if constexpr (!kConverts)
+      if (!transposed) data = x, ld = ldx;
+    for (int64_t r = 0; data == packed && r < rows; ++r) {
+      if constexpr (kConverts)
+        if (!transposed) {
+          to_float(x + r * ldx, packed + r * k, k);
+          continue;
+        }
+      for (int64_t i = 0; i < k; ++i) packed[r * k + i] = SumOf<T>(x[i * ldx + r]);
+    }
   }
 };
 
@@ -42,34 +60,33 @@ struct ContiguousRows {
 // the same for any number of threads.
 enum class Path { kRows, kColumns, kBlocks };
 
-// Up to this many rows, products with a transposed right side are fastest as dot products of kGemvMaxRows rows at a
-// time.
+// Up to this many rows, float32 products with a transposed right side are fastest as dot products of kGemvMaxRows rows
+// at a time.
 constexpr int64_t kDotRows = 12;
 
-Path path_of(const Problem& p, const float*) {
-  if (p.m <= kGemvMaxRows || (p.m <= kDotRows && p.trans_b && !p.trans_a)) return Path::kRows;
+template <class T>
+Path path_of(const Problem& p) {
+  if (p.m <= kGemvMaxRows) return Path::kRows;
+  if (std::is_same_v<T, float> && p.m <= kDotRows && p.trans_b && !p.trans_a) return Path::kRows;
   if (p.n <= kGemvMaxRows) return Path::kColumns;
   return Path::kBlocks;
 }
-Path path_of(const Problem&, const double*) { return Path::kBlocks; }
 
 // Multiplies at most kGemvMaxRows rows at a time.
-void multiply_rows(const Problem& p, const float* a, const float* b, float* c, const Epilogue<float>& finish) {
-  const ContiguousRows rows(p.trans_a && p.m * p.k > 1, p.m, p.k, a, p.lda);
-  const float* const x = rows.data;
-  const int64_t ldx = p.trans_a ? p.k : p.lda;
-  const auto gemv = p.trans_b ? gemv_nt_f32 : gemv_nn_f32;
+template <class T>
+void multiply_rows(const Problem& p, const T* a, const T* b, SumOf<T>* c, const Epilogue<SumOf<T>>& finish) {
+  const ContiguousRows<T> x(p.trans_a && p.m * p.k > 1, p.m, p.k, a, p.lda);
+  const auto gemv = p.trans_b ? gemv_loops(T()).nt : gemv_loops(T()).nn;
   for (int64_t i = 0; i < p.m; i += kGemvMaxRows)
-    gemv(std::min(kGemvMaxRows, p.m - i), p.n, p.k, x + i * ldx, ldx, b, p.ldb, c + i * p.ldc, p.ldc, 1, finish);
+    gemv(std::min(kGemvMaxRows, p.m - i), p.n, p.k, x.data + i * x.ld, x.ld, b, p.ldb, c + i * p.ldc, p.ldc, 1, finish);
 }
 
 // Computes the transposed product c^T = b^T a^T.
-void multiply_columns(const Problem& p, const float* a, const float* b, float* c) {
-  const ContiguousRows columns(!p.trans_b && p.n * p.k > 1, p.n, p.k, b, p.ldb);
-  const float* const x = columns.data;
-  const int64_t ldx = p.trans_b ? p.ldb : p.k;
-  const auto gemv = p.trans_a ? gemv_nn_f32 : gemv_nt_f32;
-  gemv(p.n, p.m, p.k, x, ldx, a, p.lda, c, 1, p.ldc, {});
+template <class T>
+void multiply_columns(const Problem& p, const T* a, const T* b, SumOf<T>* c) {
+  const ContiguousRows<T> x(!p.trans_b && p.n * p.k > 1, p.n, p.k, b, p.ldb);
+  const auto gemv = p.trans_a ? gemv_loops(T()).nn : gemv_loops(T()).nt;
+  gemv(p.n, p.m, p.k, x.data, x.ld, a, p.lda, c, 1, p.ldc, {});
 }
 
 // A part of the rows and columns of a product.
@@ -77,9 +94,9 @@ template <class T>
 struct Block {
   Problem p;
   const T *a, *b;
-  T* c;
+  SumOf<T>* c;
 
-  Block(const Problem& whole, const T* wa, const T* wb, T* wc, int64_t row, int64_t rows, int64_t column,
+  Block(const Problem& whole, const T* wa, const T* wb, SumOf<T>* wc, int64_t row, int64_t rows, int64_t column,
         int64_t columns)
       : p(whole),
         a(wa + (p.trans_a ? row : row * p.lda)),
@@ -99,15 +116,15 @@ void apply(const Epilogue<T>& finish, int64_t rows, int64_t columns, int64_t ldc
   }
 }
 
+// Not kBlocks for 16-bit floats.
 template <class T>
-void multiply(Path path, const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& finish = {}) {
-  if (path == Path::kBlocks)
-    return gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc, false, finish);
-  if constexpr (std::is_same_v<T, float>) {  // path_of takes blocks for others
-    if (path == Path::kRows) return multiply_rows(p, a, b, c, finish);
-    multiply_columns(p, a, b, c);
-    apply(finish, p.m, p.n, p.ldc, c);
-  }
+void multiply(Path path, const Problem& p, const T* a, const T* b, SumOf<T>* c, const Epilogue<SumOf<T>>& finish = {}) {
+  if constexpr (std::is_floating_point_v<T>)
+    if (path == Path::kBlocks)
+      return gemm_simd(p.trans_a, p.trans_b, p.m, p.n, p.k, a, p.lda, b, p.ldb, c, p.ldc, false, finish);
+  if (path == Path::kRows) return multiply_rows(p, a, b, c, finish);
+  multiply_columns(p, a, b, c);
+  apply(finish, p.m, p.n, p.ldc, c);
 }
 
 template <class T>
@@ -154,20 +171,46 @@ void product_in_regions(const Problem& p, const T* a, const T* b, T* c, const Ep
     }
 }
 
+// A product with few results and a large depth: the sum of products of pieces of the depth.
+constexpr int64_t kFewResults = 16, kPiece = 1 << 15;
+template <class T>
+void deep_product(Path path, const Problem& p, const T* a, const T* b, SumOf<T>* c, const Epilogue<SumOf<T>>& finish) {
+  const int64_t pieces = (p.k + kPiece - 1) / kPiece, size = p.m * p.n;
+  const Scratch<SumOf<T>> sums(pieces * size);
+  parallel_for(pieces, std::max<int64_t>(1, kGemvWeightsPerTask / kPiece), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t l = i * kPiece;
+      Problem q = p;
+      q.k = std::min(kPiece, p.k - l), q.ldc = p.n;
+      multiply(path, q, a + (p.trans_a ? l * p.lda : l), b + (p.trans_b ? l : l * p.ldb), sums + i * size);
+    }
+  });
+  for (int64_t i = 0; i < p.m; ++i)
+    for (int64_t j = 0; j < p.n; ++j) {
+      SumOf<T> sum = 0;
+      for (int64_t q = 0; q < pieces; ++q) sum += sums[q * size + i * p.n + j];
+      c[i * p.ldc + j] = sum;
+    }
+  apply(finish, p.m, p.n, p.ldc, c);
+}
+
 // Splits the rows or the columns of the result over the thread pool. `packed`: b as pack_right packs it, or null; only
 // where right_packs is true.
 template <class T>
-void product(const Problem& p, const T* a, const T* b, T* c, const Epilogue<T>& finish = {},
+void product(const Problem& given, const T* a, const T* b, SumOf<T>* c, const Epilogue<SumOf<T>>& finish = {},
              const float* packed = nullptr) {
-  if (p.m == 0 || p.n == 0) return;
-  if (p.k == 0) {
-    clear(p, c);
-    return apply(finish, p.m, p.n, p.ldc, c);
+  if (given.m == 0 || given.n == 0) return;
+  if (given.k == 0) {
+    clear(given, c);
+    return apply(finish, given.m, given.n, given.ldc, c);
   }
-  const Path path = path_of(p, a);
+  const Problem p = with_rows(given);
+  const Path path = path_of<T>(p);
   const int64_t macs = p.m * p.n * p.k, task = macs_per_task(p);
-  if (path == Path::kBlocks && !packed && macs > kRegionMacs && Runtime::current().threads().stops_between_regions())
-    return product_in_regions(p, a, b, c, finish);
+  if (path != Path::kBlocks && p.m * p.n <= kFewResults && p.k > kPiece) return deep_product(path, p, a, b, c, finish);
+  if constexpr (std::is_floating_point_v<T>)
+    if (path == Path::kBlocks && !packed && macs > kRegionMacs && Runtime::current().threads().stops_between_regions())
+      return product_in_regions(p, a, b, c, finish);
   // Shares of the rows leave in the caches of a thread what it computes for the next layer. Each of them reads all of
   // b, which pays if b is packed, and not too large for so many rows.
   // The gradient of a weight, a sum over a batch, is cut as products and updates of the weight are: by outputs.
@@ -201,6 +244,17 @@ template <class H>
 void widen(const H* from, int64_t rows, int64_t cols, int64_t ld, float* to) {
   Poller poll;
   for (int64_t r = 0; r < rows; ++r, poll(cols)) to_float(from + r * ld, to + r * cols, cols);
+}
+
+// A product with few rows or columns.
+template <class H>
+void gemm_thin(const Problem& p, const H* a, const H* b, H* c, const Epilogue<float>& finish) {
+  Problem q = p;
+  q.ldc = p.n;
+  const Scratch<float> sums(p.m * p.n);
+  product<H>(q, a, b, sums, finish);
+  if (p.ldc == p.n) return from_float(sums.get(), c, p.m * p.n);
+  for (int64_t i = 0; i < p.m; ++i) from_float(sums + i * p.n, c + i * p.ldc, p.n);
 }
 
 template <class H>
@@ -237,7 +291,8 @@ void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t unit = begin + (downwards ? blocks - 1 - i : i) * kBlock;
       const int64_t first = unit * 16, count = std::min(n, std::min(end, unit + kBlock) * 16) - first;
-      gemv_nt_f32(m, count, k, x, k, w + first * k, k, y + first, n, 1, Epilogue<float>{bias, relu}.from(first));
+      gemv_loops(float()).nt(m, count, k, x, k, w + first * k, k, y + first, n, 1,
+                             Epilogue<float>{bias, relu}.from(first));
     }
   };
   if (n * k <= 2 * kGemvWeightsPerTask)
@@ -266,6 +321,8 @@ void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* 
 template <class H>
 void gemm_half(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const H* a, int64_t lda, const H* b,
                int64_t ldb, H* c, int64_t ldc, const Epilogue<float>& finish) {
+  if (m * n * k > 0 && std::min(m, n) <= kGemvMaxRows)
+    return gemm_thin<H>({trans_a, trans_b, m, n, k, lda, ldb, ldc}, a, b, c, finish);
   if constexpr (std::is_same_v<H, BFloat16>)
     if (m * n * k > 0 && multiplies_bf16())
       return gemm_bf16(trans_a, trans_b, m, n, k, a, lda, b, ldb, Bf16Result<BFloat16>{c, ldc, false, finish});
@@ -295,9 +352,9 @@ template void gemm_half_batched(int64_t, BatchStrides, bool, bool, int64_t, int6
 template <class T>
 void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
                   const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
-  const Problem p{trans_a, trans_b, m, n, k, lda, ldb, ldc};
+  const Problem p = with_rows({trans_a, trans_b, m, n, k, lda, ldb, ldc});
   if (m == 0 || n == 0) return;
-  const Path path = path_of(p, a);
+  const Path path = path_of<T>(p);
   const int64_t macs = std::max<int64_t>(1, m * n * k), task = std::max<int64_t>(1, macs_per_task(p));
   if (count < num_threads() && macs >= 2 * task) {
     for (int64_t i = 0; i < count; ++i) product(p, a + i * s.a, b + i * s.b, c + i * s.c);
@@ -306,8 +363,8 @@ void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int
   parallel_for(count, std::max<int64_t>(1, task / macs), [&](int64_t begin, int64_t end) {
     if constexpr (std::is_same_v<T, float>)
       if (are_small(path, p))
-        return small_products_f32(end - begin, s, m, n, k, a + begin * s.a, layout(trans_a, lda), b + begin * s.b,
-                                  layout(trans_b, ldb), c + begin * s.c, ldc);
+        return small_products_f32(end - begin, s, m, n, k, a + begin * s.a, layout(p.trans_a, p.lda), b + begin * s.b,
+                                  layout(p.trans_b, p.ldb), c + begin * s.c, ldc);
     for (int64_t i = begin; i < end; ++i) {
       if (k == 0)
         clear(p, c + i * s.c);
@@ -320,7 +377,7 @@ void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int
 bool right_packs(bool trans_b, int64_t m, int64_t n, int64_t k) {
   if (m * n * k == 0) return false;
   const Problem p{false, trans_b, m, n, k, k, trans_b ? k : n, n};
-  return path_of(p, static_cast<const float*>(nullptr)) == Path::kBlocks;
+  return path_of<float>(p) == Path::kBlocks;
 }
 
 void gemm_packed(int64_t m, int64_t n, int64_t k, const float* a, const float* b, float* c, const float* packed) {

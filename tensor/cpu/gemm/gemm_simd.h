@@ -1,8 +1,13 @@
 // Matrix products written with Highway. They run on the calling thread.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 namespace pg::cpu {
+
+// The type of the sums of products of T.
+template <class T>
+using SumOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 // What follows a product: a bias for each column, or null, then relu. NaN stays NaN.
 template <class T>
