@@ -116,7 +116,8 @@ extern "C" void perigee_cuda_corpus(bool all, int arch, pg::cuda::Each each, voi
   for (const DType t : kAll) {
     if (!all && t != DType::kFloat32 && t != DType::kBFloat16 && t != DType::kInt64) continue;
     const std::string element = fmt::format("using T = {};\n", type_text(t));
-    for (const char* op : {"kSum", "kSumSquares", "kDeviation", "kExp", "kProd", "kMax", "kMin", "kCount"})
+    for (const char* op :
+         {"kSum", "kSumSquares", "kSumNumbers", "kDeviation", "kExp", "kProd", "kMax", "kMin", "kCount"})
       for (const char* finish : {"kPlain", "kScale", "kRoot", "kAny", "kAll", "kLog"})
         for (const DType out : {t, DType::kFloat64})
           if (all || (out == t && finish == std::string("kPlain")))

@@ -21,16 +21,10 @@ constexpr int64_t kPart = 16 << 10;     // elements of a part, when there are fe
 // The reductions of tensor/tile.h's tile_reduces. The factor of kScale is that of a mean, that of kAll the count.
 constexpr struct Row {
   const char *name, *op, *finish = "kPlain";
-} kRows[] = {{"sum", "kSum"},
-             {"mean", "kSum", "kScale"},
-             {"sum_squares", "kSumSquares"},
-             {"prod", "kProd"},
-             {"amax", "kMax"},
-             {"amin", "kMin"},
-             {"sum_to", "kSum"},
-             {"any", "kCount", "kAny"},
-             {"all", "kCount", "kAll"},
-             {"count_nonzero", "kCount"}};
+} kRows[] = {{"sum", "kSum"},           {"mean", "kSum", "kScale"}, {"sum_squares", "kSumSquares"},
+             {"nansum", "kSumNumbers"}, {"prod", "kProd"},          {"amax", "kMax"},
+             {"amin", "kMin"},          {"sum_to", "kSum"},         {"any", "kCount", "kAny"},
+             {"all", "kCount", "kAll"}, {"count_nonzero", "kCount"}};
 
 // Appends the dims of `in` that are (not) in the mask, with adjacent ones joined where their strides allow.
 int32_t add_dims(const View& in, uint32_t mask, bool reduced, kernels::Dim* dims) {

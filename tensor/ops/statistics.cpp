@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/ops/linalg_rules.h"
 #include "tensor/ops/reduce_rules.h"
 
 namespace pg {
@@ -9,14 +10,11 @@ namespace {
 
 Var total(const Rule& c, const Var& v) { return call_like<"sum">(c, {v}); }
 
-std::vector<Var> decompose_nansum(Rule& c) {
-  const Var x = c.in(0);
-  return {total(c, is_float(x.dtype()) ? call<"where">(call<"isnan">(x), 0.0, x) : x)};
-}
+Var vjp_nansum(Vjp& c) { return call<"where">(call<"isnan">(c.in(0)), 0.0, restore_dims(c, c.dy(), 0)); }
 
 std::vector<Var> decompose_nanmean(Rule& c) {
   const Var x = c.in(0), nan = call<"isnan">(x);
-  return {total(c, call<"where">(nan, 0.0, x)) / total(c, call<"logical_not">(nan))};
+  return {call_like<"nansum">(c, {x}) / total(c, call<"logical_not">(nan))};
 }
 
 void infer_aminmax(Infer& c) {
@@ -68,16 +66,37 @@ Var bin_edges(const Rule& c, int64_t bins, const Var& low, const Var& high) {
   // Halves of everything: the range may overflow.
   const Var start = low * 0.5, end = high * 0.5, step = (end - start) / Var(double(bins));
   const Var upward = i * step + start, downward = (i - double(bins)) * step + end;
-  return call<"where">(call<"lt">(i, double(bins + 1) / 2), upward, downward) * 2.0;
+  const Var edges = call<"where">(call<"lt">(i, double(bins + 1) / 2), upward, downward) * 2.0;
+  return call<"where">(call<"eq">(i, 0.0), low, call<"where">(call<"eq">(i, double(bins)), high, edges));
+}
+
+void infer_bin_counts(Infer& c) {
+  if (c.rank(0) != 1 || c.rank(1) != 1 || c.shape(1)[0] < 2) c.bad_input(1, "1 dim of at least 2 edges");
+  if (c.dtype(1) != c.dtype(0)) c.bad_input(1, "the dtype of x");
+  c.output(DType::kInt64, {c.shape(1)[0] - 1});
+}
+
+std::vector<Var> decompose_bin_counts(Rule& c) {
+  const Var x = c.in(0), edges = c.in(1);
+  const int64_t n = x.numel(), bins = edges.numel() - 1;
+  const auto filled = [&](int64_t size, double number) {
+    return c.wrap(c.context().interpreter->filled(c.context(), {DType::kInt64, x.value().device(), {size}}, number));
+  };
+  const auto part = [](const Var& v, int64_t start, int64_t length) {
+    return call<"narrow">(v, {{"dim", int64_t(1)}, {"start", start}, {"length", length}});
+  };
+  // The number of edges that are not above x: its bin. The last bin has both ends; others go to one bin more.
+  const Var below = call<"searchsorted">(edges, x, {{"right", true}, {"index_base", int64_t(0)}});
+  const Var inside = call<"logical_and">(call<"ge">(x, part(edges, 1, 1)), call<"le">(x, part(edges, bins + 1, 1)));
+  const Var bin = call<"where">(inside, call<"minimum">(below, double(bins)), double(bins + 1));
+  return {part(call<"scatter_add">(filled(bins + 1, 0), bin, filled(n, 1), {{"dim", int64_t(1)}}), 1, bins)};
 }
 
 std::vector<Var> decompose_histc(Rule& c) {
   const Var x = reshaped(c.in(0), Dims{c.in(0).numel()});
   const int64_t bins = c.attr<int64_t>("bins");
-  const auto filled = [&](DType t, int64_t n, double number) {
-    return c.wrap(c.context().interpreter->filled(c.context(), {t, x.value().device(), {n}}, number));
-  };
-  if (x.numel() == 0) return {filled(x.dtype(), bins, 0)};
+  if (x.numel() == 0)
+    return {c.wrap(c.context().interpreter->filled(c.context(), {x.dtype(), x.value().device(), {bins}}, 0))};
   Var low = Var(c.attr<double>("min")), high = Var(c.attr<double>("max"));
   if (c.attr<double>("min") == c.attr<double>("max")) {
     const double inf = std::numeric_limits<double>::infinity();
@@ -91,14 +110,7 @@ std::vector<Var> decompose_histc(Rule& c) {
     low = call<"where">(same, least - 1.0, least);
     high = call<"where">(same, most + 1.0, most);
   }
-  const Var edges = bin_edges(c, bins, low, high);
-  // The number of edges that are not above x: its bin. The last bin has both ends; others go to one bin more.
-  const Var below = call<"searchsorted">(edges, x, {{"right", true}, {"index_base", int64_t(0)}});
-  const Var inside = call<"logical_and">(call<"ge">(x, low), call<"le">(x, high));
-  const Var bin = call<"where">(inside, call<"minimum">(below, double(bins)), double(bins + 1));
-  const Var counts = call<"scatter_add">(filled(DType::kInt64, bins + 1, 0), bin, filled(DType::kInt64, x.numel(), 1),
-                                         {{"dim", int64_t(1)}});
-  return {as_dtype(call<"narrow">(counts, {{"dim", int64_t(1)}, {"start", int64_t(1)}, {"length", bins}}), x.dtype())};
+  return {as_dtype(call<"bin_counts">(x, bin_edges(c, bins, low, high)), x.dtype())};
 }
 
 }  // namespace
@@ -112,9 +124,10 @@ void add_statistics_ops(Registry& r) {
        .attrs = {kReducedDims, kKeepDim},
        .options = {dtype_option()},
        .infer = [](Infer& c) { c.output(is_float(c.dtype(0)) ? c.dtype(0) : DType::kInt64, reduced_shape(c)); },
-       .decompose = decompose_nansum,
+       .vjp = {vjp_nansum},
+       .vjp_uses = "x",
        .expand = expand_dtype,
-       .traits = kReduction},
+       .traits = kReduction | kTotal | kRowwise},
       {.name = "nanmean",
        .doc = "The mean over dims of the elements that are not NaN; NaN for none.",
        .example = "return pg.tensor({1, 0 / 0, 2}):nanmean()",
@@ -151,6 +164,14 @@ void add_statistics_ops(Registry& r) {
        .infer = infer_histc,
        .decompose = decompose_histc,
        .traits = kNoGrad | kWidens},
+      {.name = "bin_counts",
+       .doc = "How many elements lie between each two of the ascending edges, which are about equally far apart. An "
+              "element on an edge belongs to the bin after it, on the last one to the bin before it.",
+       .example = "return pg.tensor({1, 2, 2, 4}):histc(3, 1, 4)",
+       .inputs = {{"x", kReal}, {"edges", kReal}},
+       .infer = infer_bin_counts,
+       .decompose = decompose_bin_counts,
+       .traits = kNoGrad | kHidden},
   };
   r.add(kRows);
 }

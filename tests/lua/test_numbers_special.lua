@@ -134,3 +134,49 @@ t.test("a number that the dtype of a tensor cannot hold is an error", function()
   t.equal(pg.tensor({65519}, {dtype = "float16"}):item(), 65504)
   t.equal(pg.tensor({math.huge, -math.huge}, {dtype = "float16"}):totable(), {math.huge, -math.huge})
 end)
+
+t.test("logit keeps its digits grid its ends and its root", function()
+  local x = pg.tensor({1e-300, 1e-20, 0.1, 0.2499, 0.25, 0.4, 0.5 - 1e-9, 0.5, 0.5 + 1e-12, 0.6, 0.75, 0.7501, 0.999}, {dtype = "float64"})
+  local exact = {-690.77552789821370521, -46.051701859880913681, -2.1972245773362193828, -1.0991456310890205, -1.0986122886681098,
+    -0.40546510810816438198, -4e-9, 0, 4e-12, 0.40546510810816438198, 1.0986122886681098, 1.0991456310890205, 6.9067547786485535}
+  t.close(x:logit(), pg.tensor(exact, {dtype = "float64"}), {rtol = 1e-4, atol = 0})
+  t.close(pg.tensor({0.1, 0.4, 0.75}, {dtype = "float64"}):logit(), pg.tensor({exact[3], exact[6], exact[11]}, {dtype = "float64"}),
+    {rtol = 1e-15, atol = 0})
+  local grid = pg.range(1, 999):to("float64") / 1000
+  t.close(grid:to("float32"):logit():to("float64"), grid:to("float32"):to("float64"):logit(), {rtol = 5e-7, atol = 0})
+  t.equal(pg.tensor{0, 1, 0.5}:logit():totable(), {-math.huge, math.huge, 0})
+  t.check(pg.tensor{-0.1, 1.1, 0 / 0, math.huge, -math.huge}:logit():isnan():all():item())
+  t.equal(pg.tensor{-1, 2, 0.5}:logit(0):totable(), {-math.huge, math.huge, 0})
+  t.check(pg.tensor{0 / 0}:logit(0.1):isnan():item())
+end)
+
+t.test("running products and sums of rows are those of each row", function()
+  for _, dtype in ipairs{"float64", "float32", "float16", "int32", "bool"} do
+    for _, rows in ipairs{1, 3, 4, 5, 9} do
+      local x = (pg.rand(rows, 21) * 3):to(dtype)
+      for _, f in ipairs{function(v, d) return v:cumsum(d) end, function(v, d) return v:cumprod(d) end,
+                         function(v, d) return v:cumsum(d, {reverse = true}) end, function(v, d) return v:cumprod(d, {reverse = true}) end} do
+        local each = {}
+        for r = 1, rows do each[r] = f(x[r]:clone(), 1) end
+        t.equal(f(x, 2):totable(), pg.stack(each, 1):totable())
+        t.equal(f(x:t():contiguous(), 1):t():totable(), f(x, 2):totable())
+      end
+    end
+  end
+  local x = pg.randn(6, 9):to("float64"):attach_grad()
+  pg.record(function() return (x:cumprod(2) * pg.range(1, 9)):sum() end):backward()
+  local grad = x.grad
+  local y = x:detach():t():contiguous():attach_grad()
+  pg.record(function() return (y:cumprod(1) * pg.range(1, 9):unsqueeze(2)):sum() end):backward()
+  t.equal(y.grad:t():totable(), grad:totable())
+end)
+
+t.test("lgamma of special numbers", function()
+  for _, dtype in ipairs{"float64", "float32"} do
+    local x = pg.tensor({0, -0, -1, -100, math.huge, -math.huge, 1, 2, 1e37}, {dtype = dtype}):lgamma():totable()
+    for i = 1, 6 do t.equal(x[i], math.huge) end
+    t.equal({x[7], x[8]}, {0, 0})
+    t.equal(x[9] == math.huge, dtype == "float32")
+    t.check(pg.tensor({0 / 0}, {dtype = dtype}):lgamma():isnan():item())
+  end
+end)

@@ -167,6 +167,28 @@ t.test("nansum and nanmean", function()
   t.equal(y.grad:totable(), {0.5, 0, 0.5})
 end)
 
+t.test("nansum of rows, columns and views is the sum with 0 for NaN, and so are its gradients", function()
+  for _, dtype in ipairs{"float64", "float32", "float16"} do
+    for _, shape in ipairs{{1000}, {3, 700}, {700, 3}, {260, 65}, {5, 4, 33}} do
+      local x = pg.randn{unpack(shape)}:to(dtype)
+      x = pg.where(x:gt(1), nan, x)
+      local filled = pg.where(x:isnan(), 0, x)
+      t.close(x:nansum(), filled:sum())
+      for d = 1, #shape do
+        t.equal(x:nansum(d):totable(), filled:sum(d):totable())
+        t.equal(x:transpose(1, d):nansum(1):totable(), filled:transpose(1, d):sum(1):totable())
+      end
+      t.equal(pg.jit(function(v) return (v * 2):nansum(-1) end)(x):totable(), (filled * 2):sum(-1):totable())
+    end
+  end
+  local x = pg.tensor({{1, nan}, {inf, 2}}):attach_grad()
+  pg.record(function() return (x:nansum(1) * pg.tensor{3, 4}):sum() end):backward()
+  t.equal(x.grad:totable(), {{3, 0}, {3, 4}})
+  t.equal(pg.zeros(0, 3):nansum(1):totable(), {0, 0, 0})
+  t.equal(pg.tensor(nan):nansum():item(), 0)
+  t.equal(int({{1, 2}, {3, 4}}, "uint8"):nansum(1):totable(), {4, 6})
+end)
+
 t.test("aminmax, var_mean, std_mean", function()
   local x = pg.tensor({{3, 1}, {nan, 2}})
   local low, high = x:aminmax(2)
@@ -181,6 +203,26 @@ t.test("aminmax, var_mean, std_mean", function()
   t.close({variance, mean}, {y:var(), y:mean()})
   local deviation, m = y:std_mean{dim = 1, correction = 0, keepdim = true}
   t.close({deviation, m}, {y:std{dim = 1, correction = 0, keepdim = true}, y:mean(1, true)})
+end)
+
+t.test("histc counts elements between exact edges", function()
+  for _, dtype in ipairs{"float64", "float32"} do
+    for _, range in ipairs{{10, 0, 1}, {7, -3, 3}, {1, -1, 1}, {100, -0.1, 0.3}, {1000, 1e-40, 1e-39}, {5000, 1, 1 + 1e-6}} do
+      local bins, low, high = unpack(range)
+      local x = pg.cat({pg.randn(5000):to(dtype) * (high - low) + low, pg.tensor({low, high, nan, inf, -inf}, {dtype = dtype})}, 1)
+      local steps = pg.linspace(low, high, bins + 1, {dtype = dtype})
+      x = pg.cat({x, steps}, 1)
+      local counts = x:histc(bins, low, high)
+      t.equal(counts:sum():item(), pg.logical_and(x:ge(low), x:le(high)):sum():item())
+      -- in a graph and eagerly, and of one element at a time
+      t.equal(pg.jit(function(v) return v:histc(bins, low, high) end)(x):totable(), counts:totable())
+      if bins <= 100 then
+        local one = pg.zeros_like(counts)
+        for i = 1, #x, 97 do one = one + x[{{i, i}}]:histc(bins, low, high) end
+        t.equal(x[{{1, -1, 97}}]:histc(bins, low, high):totable(), one:totable())
+      end
+    end
+  end
 end)
 
 t.test("histc", function()

@@ -40,6 +40,7 @@ return function(pg, f)
     aminmax = calls(f{3, 4}),
     var_mean = moments, std_mean = moments,
     histc = {{args = {f{12}}, attrs = {bins = 4, min = -1, max = 1}}, {args = {f{3, 4}}, attrs = {bins = 3}}, {args = {f{0}}, attrs = {bins = 2}}},
+    _bin_counts = {{args = {f{12}, pg.tensor({-1, -0.5, 0, 0.5, 1}, {dtype = "float64"})}}},
     bucketize = {{args = {f{2, 3}, i{-1, 0, 1}}}, {args = {f{4}, i{-1, 0, 1}}, attrs = {right = true, index_base = 0}}},
     unique_consecutive = {{args = {f{2, 3}}, attrs = {return_inverse = true, return_counts = true}}, {args = {i{3, 3, 1, 3}}},
       {args = {i{{1, 2}, {1, 2}, {3, 2}}}, attrs = {dim = 1, return_inverse = true}}},

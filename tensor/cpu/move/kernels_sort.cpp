@@ -1,6 +1,7 @@
 // Kernels that sort, search and count values by the keys of order.h.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -244,13 +245,11 @@ void find_unique(const KernelArgs& a, bool neighbors) {
   const bool empty = x.numel() == 0;  // no element to compare or copy, whatever the number of slices, which are equal
   if (empty) lines.outer = 0;
   const int64_t n = lines.n, inner = lines.inner, base = a.attr<int64_t>("index_base");
+  const int64_t compared = empty ? std::min<int64_t>(n, 1) : n;
+  const bool elements = lines.outer * inner == 1;
   WorkVector<int64_t> order;
-  if (neighbors || empty) {
-    order.resize(size_t(empty ? std::min<int64_t>(n, 1) : n));
-    std::iota(order.begin(), order.end(), int64_t(0));
-  } else {
-    order = lines.outer * inner == 1 ? order_elements(from, n) : order_slices(from, lines);
-  }
+  if (!neighbors && !empty) order = elements ? order_elements(from, n) : order_slices(from, lines);
+  const auto place = [at = order.empty() ? nullptr : order.data()](int64_t i) { return at ? at[i] : i; };
   Poller poll;
   const auto same = [&](int64_t p, int64_t q) {  // NaN is not equal to NaN
     for (int64_t o = 0; o < lines.outer; ++o, poll(inner))
@@ -258,27 +257,30 @@ void find_unique(const KernelArgs& a, bool neighbors) {
         return false;
     return true;
   };
-  WorkVector<int64_t> starts;
-  for (int64_t i = 0; i < int64_t(order.size()); ++i) {
-    poll();
-    if (i == 0 || !same(order[size_t(i)], order[size_t(i - 1)])) starts.push_back(i);
+  WorkVector<int64_t> starts(size_t(compared + 1));
+  int64_t count = 0;
+  for (int64_t i = 0; i < compared; ++i, poll()) {
+    starts[size_t(count)] = i;  // kept if i is one
+    const int64_t p = place(i), q = i ? place(i - 1) : p;
+    count += i == 0 || !(elements ? from[p] == from[q] : same(p, q));
   }
-  const int64_t count = int64_t(starts.size());
+  starts[size_t(count)] = n;
   Dims shape = slices && x.rank() ? x.shape() : Dims{count};
   shape[dim] = count;
   const View values = a.allocate(0, shape);
   for (int64_t o = 0; o < lines.outer; ++o)
-    for (int64_t u = 0; u < count; ++u, poll(inner))
-      std::copy_n(from + (o * n + order[size_t(starts[size_t(u)])]) * inner, inner,
-                  values.as<T>() + (o * count + u) * inner);
-  starts.push_back(n);
+    for (int64_t u = 0; u < count; ++u, poll(inner)) {
+      const T* slice = from + (o * n + place(starts[size_t(u)])) * inner;
+      T* to = values.as<T>() + (o * count + u) * inner;
+      for (int64_t i = 0; i < inner; ++i) to[i] = slice[i];
+    }
   int next = 1;
   if (a.attr<bool>("return_inverse")) {
     const View inverse = a.allocate(next++, slices ? Dims{n} : x.shape());
     if (empty) std::fill_n(inverse.as<int64_t>(), inverse.numel(), base);
     for (int64_t u = 0; u < count && !empty; ++u)
       for (int64_t i = starts[size_t(u)]; i < starts[size_t(u + 1)]; ++i, poll())
-        inverse.as<int64_t>()[order[size_t(i)]] = u + base;
+        inverse.as<int64_t>()[place(i)] = u + base;
   }
   if (!a.attr<bool>("return_counts")) return;
   const View counts = a.allocate(next, {count});
@@ -327,6 +329,52 @@ void bincount_kernel(const KernelArgs& a) {
       out.as<float>()[bin] += float(w);
     else
       out.as<double>()[bin] += w;
+  }
+}
+
+// The last of `bins` bins that starts at or below x, which is in their range: tried are the bin that x has between
+// equal edges and its neighbors.
+template <class T>
+int64_t bin_of(T x, const T* edges, int64_t bins, double scale) {
+  const double guess = (double(x) - double(edges[0])) * scale;
+  int64_t at = guess < double(bins) ? int64_t(guess) : bins - 1;
+  at += int64_t(x >= edges[at + 1]) - int64_t(x < edges[at]);
+  at = std::clamp<int64_t>(at, 0, bins - 1);
+  if (x >= edges[at] && (x < edges[at + 1] || at == bins - 1)) return at;
+  return std::clamp<int64_t>(std::upper_bound(edges, edges + bins + 1, x) - edges - 1, 0, bins - 1);
+}
+
+template <class T>
+void count_bins(const T* x, int64_t n, const T* edges, int64_t bins, int64_t* counts) {
+  const T low = edges[0], high = edges[bins];
+  const double width = double(high) - double(low), scale = std::isfinite(width) ? double(bins) / width : 0;
+  for (int64_t i = 0; i < n; ++i)
+    if (x[i] >= low && x[i] <= high) ++counts[bin_of(x[i], edges, bins, scale)];
+}
+
+// Few parts, so that their counts take less memory and time than x.
+void bin_counts_kernel(const KernelArgs& a) {
+  constexpr int64_t kMostParts = 16, kPart = 32 << 10;
+  const int64_t n = a.in[0].numel(), bins = a.out[0].numel();
+  const int64_t parts = std::clamp<int64_t>(n / std::max(kPart, 4 * bins), 1, kMostParts),
+                size = (n + parts - 1) / parts;
+  WorkVector<int64_t> counts(size_t(times(parts, bins)), 0);
+  const auto count = [&]<class T>(const T* x, const T* edges) {
+    parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p)
+        in_polled_blocks(std::min(size, n - p * size), kPart, [&](int64_t from, int64_t to) {
+          count_bins(x + p * size + from, to - from, edges, bins, counts.data() + p * bins);
+        });
+    });
+  };
+  if (a.in[0].dtype() == DType::kFloat32)
+    count(a.in[0].as<const float>(), a.in[1].as<const float>());
+  else
+    count(a.in[0].as<const double>(), a.in[1].as<const double>());
+  int64_t* const out = a.out[0].as<int64_t>();
+  for (int64_t i = 0; i < bins; ++i) {
+    out[i] = counts[size_t(i)];
+    for (int64_t p = 1; p < parts; ++p) out[i] += counts[size_t(p * bins + i)];
   }
 }
 
@@ -388,6 +436,7 @@ void add_sort_kernels(Registry& r) {
       {"topk", topk_kernel},
       {"unique", unique_kernel},
       {"bincount", bincount_kernel},
+      {"bin_counts", bin_counts_kernel},
       {"searchsorted", searchsorted_kernel},
       {"unique_consecutive", unique_consecutive_kernel},
   };

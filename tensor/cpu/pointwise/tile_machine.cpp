@@ -14,6 +14,7 @@ constexpr ReductionRow kReductions[] = {
     {"sum_to", {ReduceOp::kSum}},
     {"mean", {ReduceOp::kSum, Finish::kScale}},
     {"sum_squares", {ReduceOp::kSumSquares}},
+    {"nansum", {ReduceOp::kSumNumbers}},
     {"prod", {ReduceOp::kProd}},
     {"amax", {ReduceOp::kMax}},
     {"amin", {ReduceOp::kMin}},

@@ -219,6 +219,7 @@ void add_reduce_kernels(Registry& r) {
       {"sum", plain_kernel<ReduceOp::kSum>, kStridedInputs},
       {"mean", mean_kernel, kStridedInputs},
       {"sum_squares", plain_kernel<ReduceOp::kSumSquares>, kStridedInputs},
+      {"nansum", plain_kernel<ReduceOp::kSumNumbers>, kStridedInputs},
       {"prod", plain_kernel<ReduceOp::kProd>, kStridedInputs},
       {"amax", plain_kernel<ReduceOp::kMax>, kStridedInputs},
       {"amin", plain_kernel<ReduceOp::kMin>, kStridedInputs},

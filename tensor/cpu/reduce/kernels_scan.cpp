@@ -12,6 +12,7 @@ namespace pg::cpu {
 namespace {
 
 constexpr int64_t kTile = 256;       // columns per tile
+constexpr int64_t kLinesAtOnce = 4;  // so that the steps of one do not wait for each other
 constexpr int64_t kBlock = 1 << 20;  // elements between two polls
 
 template <class T>
@@ -46,23 +47,46 @@ void over_columns(const Lines& lines, const F& f) {
                });
 }
 
-// Scans `count` elements, starting with `total`; `step` is 1 or -1. Returns the last total.
+// For scans along the last dim: calls f(std::integral_constant<int64_t, count>(), first) for `count` lines from line
+// `first` on.
+template <class F>
+void over_lines(const Lines& lines, const F& f) {
+  const int64_t groups = (lines.outer + kLinesAtOnce - 1) / kLinesAtOnce;
+  parallel_for(groups, (32 << 10) / std::max<int64_t>(lines.n * kLinesAtOnce, 1) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; ++g) {
+      const int64_t first = g * kLinesAtOnce, count = std::min(kLinesAtOnce, lines.outer - first);
+      if (count == kLinesAtOnce) {
+        f(std::integral_constant<int64_t, kLinesAtOnce>(), first);
+        continue;
+      }
+      for (int64_t i = 0; i < count; ++i) f(std::integral_constant<int64_t, 1>(), first + i);
+    }
+  });
+}
+
+// Scans `count` elements of lines at a distance of n, starting with the totals; `step` is 1 or -1.
 // Not inlined: inside a lambda GCC treats the loop as cold and keeps a false dependency between its conversions.
-template <bool kProduct, class In, class Out, class A>
-[[gnu::noinline]] A running_block(const In* x, Out* y, int64_t count, int64_t step, A total) {
-  for (int64_t k = 0; k < count; ++k, x += step, y += step) {
-    total = advance<kProduct>(total, A(*x));
-    *y = static_cast<Out>(total);
-  }
-  return total;
+template <bool kProduct, int64_t kCount, class In, class Out, class A>
+[[gnu::noinline]] void running_block(const In* x, Out* y, int64_t n, int64_t count, int64_t step, A* totals) {
+  A total[kCount];
+  std::copy_n(totals, kCount, total);
+  for (int64_t k = 0; k < count; ++k, x += step, y += step)
+    for (int64_t i = 0; i < kCount; ++i) {
+      total[i] = advance<kProduct>(total[i], A(x[i * n]));
+      y[i * n] = static_cast<Out>(total[i]);
+    }
+  std::copy_n(total, kCount, totals);
 }
 
 template <bool kProduct, class In, class Out>
-void running_line(const In* x, Out* y, int64_t n, bool reverse) {
-  Running<In> total = kProduct ? 1 : 0;
-  in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) {
-    const int64_t first = reverse ? n - 1 - begin : begin;
-    total = running_block<kProduct>(x + first, y + first, end - begin, reverse ? -1 : 1, total);
+void running_lines(const In* x, Out* y, const Lines& lines, bool reverse) {
+  over_lines(lines, [&]<int64_t kCount>(std::integral_constant<int64_t, kCount>, int64_t line) {
+    Running<In> totals[kCount];
+    std::fill_n(totals, kCount, Running<In>(kProduct ? 1 : 0));
+    in_polled_blocks(lines.n, kBlock, [&](int64_t begin, int64_t end) {
+      const int64_t first = line * lines.n + (reverse ? lines.n - 1 - begin : begin);
+      running_block<kProduct, kCount>(x + first, y + first, lines.n, end - begin, reverse ? -1 : 1, totals);
+    });
   });
 }
 
@@ -77,9 +101,7 @@ void over_rows(const Lines& lines, int64_t width, const F& f) {
 template <bool kProduct, class In, class Out>
 void running(const In* x, Out* y, const Lines& lines, bool reverse) {
   using A = Running<In>;
-  if (lines.inner == 1)
-    return over_columns(
-        lines, [&](int64_t offset, int64_t) { running_line<kProduct>(x + offset, y + offset, lines.n, reverse); });
+  if (lines.inner == 1) return running_lines<kProduct>(x, y, lines, reverse);
   over_columns(lines, [&](int64_t offset, int64_t width) {
     A total[kTile];
     std::fill(total, total + width, A(kProduct ? 1 : 0));
@@ -160,8 +182,40 @@ void running_extreme_kernel(const KernelArgs& args) {
   });
 }
 
+// Steps of lines at a distance of n; a precedes the first step by its lag.
+template <int64_t kCount, class T>
+[[gnu::noinline]] void affine_block(const T* a, const T* b, T* y, int64_t n, int64_t count, int64_t step,
+                                    double* carries) {
+  double carry[kCount];
+  std::copy_n(carries, kCount, carry);
+  for (int64_t k = 0; k < count; ++k, a += step, b += step, y += step)
+    for (int64_t i = 0; i < kCount; ++i) {
+      carry[i] = double(b[i * n]) + double(a[i * n]) * carry[i];
+      y[i * n] = static_cast<T>(carry[i]);
+    }
+  std::copy_n(carry, kCount, carries);
+}
+
+template <class T>
+void affine_lines(const T* a, const T* b, T* y, const Lines& lines, bool reverse, int64_t lag) {
+  const int64_t n = lines.n, step = reverse ? -1 : 1;
+  over_lines(lines, [&]<int64_t kCount>(std::integral_constant<int64_t, kCount>, int64_t line) {
+    const int64_t start = line * n + (reverse ? n - 1 : 0);
+    double carries[kCount] = {};
+    for (int64_t i = 0; i < kCount && n > 0; ++i) {
+      carries[i] += double(b[start + i * n]);
+      y[start + i * n] = static_cast<T>(carries[i]);
+    }
+    in_polled_blocks(n - 1, kBlock, [&](int64_t begin, int64_t end) {
+      const int64_t first = start + (begin + 1) * step;
+      affine_block<kCount>(a + first - lag * step, b + first, y + first, n, end - begin, step, carries);
+    });
+  });
+}
+
 template <class T>
 void scan_affine(const T* a, const T* b, T* y, const Lines& lines, bool reverse, int64_t lag) {
+  if (lines.inner == 1) return affine_lines(a, b, y, lines, reverse, lag);
   over_columns(lines, [&](int64_t offset, int64_t width) {
     double carry[kTile];
     std::fill(carry, carry + width, 0.0);

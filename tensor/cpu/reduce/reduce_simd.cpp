@@ -96,6 +96,16 @@ struct SumSquares : Sum {
     return hn::MulAdd(x, x, a);
   }
 };
+struct SumNumbers : Sum {
+  template <class A, class T>
+  static HWY_INLINE A step(A a, T x) {
+    return x == x ? Sum::step(a, x) : a;
+  }
+  template <class V>
+  static HWY_INLINE V vec_step(V a, V x) {
+    return hn::Add(a, hn::IfThenElseZero(hn::Eq(x, x), x));
+  }
+};
 template <bool kMax>
 struct Extreme {
   template <class T>
@@ -408,8 +418,10 @@ ReduceLoops find_loops(ReduceOp op, DType t) {
       return loops_of_type<Min>(t);
     case ReduceOp::kCount:
       return loops_of_type<Count>(t);
-    default:
+    case ReduceOp::kSumSquares:
       return loops_of_type<SumSquares>(t);
+    default:
+      return loops_of_type<SumNumbers>(t);
   }
 }
 
@@ -445,6 +457,8 @@ PlainRows find_plain_rows(ReduceOp op, DType t) {
       return plain_of_type<Min>(t);
     case ReduceOp::kSumSquares:
       return plain_of_type<SumSquares>(t);
+    case ReduceOp::kSumNumbers:
+      return plain_of_type<SumNumbers>(t);
     default:
       return nullptr;
   }

@@ -6,7 +6,7 @@
 
 namespace pg::cpu {
 
-enum class ReduceOp : uint8_t { kSum, kProd, kMax, kMin, kCount, kSumSquares };
+enum class ReduceOp : uint8_t { kSum, kProd, kMax, kMin, kCount, kSumSquares, kSumNumbers };  // the last: without NaN
 
 // The accumulator across blocks: double for floats, int64 for the other types. Both hold max and min exactly. Within a
 // block the accumulator has the element type (float for float32).
@@ -28,7 +28,7 @@ struct ReduceLoops {
   void (*join)(Total* totals, const Total* more, int64_t n);
   // Combines a block of n elements, kFewestAdded to `block`, whose caller has added up what it could: `sums` are eight
   // vectors of floats and the n % lanes last elements. Vector k has the sum of every eighth vector of the block from k
-  // on; the vectors after the last eight are added to the first. Null except for sums, of squares too, of float32. The
+  // on; the vectors after the last eight are added to the first. Null except for sums, of any kind, of float32. The
   // result is that of `runs`, bit for bit.
   void (*join_sums)(Total* total, const float* sums, int64_t n);
   int64_t block;  // elements that are combined in the element type

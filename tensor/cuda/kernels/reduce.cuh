@@ -2,7 +2,7 @@
 // kFusedWords, the elements are those of a fused body: `element(words, position)` computes one.
 namespace pg::kernels {
 
-enum Op { kSum, kSumSquares, kDeviation, kExp, kProd, kMax, kMin, kCount };
+enum Op { kSum, kSumSquares, kSumNumbers, kDeviation, kExp, kProd, kMax, kMin, kCount };
 enum Finish { kPlain, kScale, kRoot, kAny, kAll, kLog };
 
 constexpr bool kFloating = std::is_floating_point_v<T> || sizeof(T) == 2;
@@ -68,6 +68,7 @@ __device__ inline Acc term(T element, double center) {
   if constexpr (kOp == kDeviation) return Acc((double(x) - center) * (double(x) - center));
   if constexpr (kOp == kCount) return x != Wide(0);
   if constexpr (kOp == kSumSquares) return times(x, x);
+  if constexpr (kOp == kSumNumbers) return x == x ? x : Wide(0);
   return Acc(x);
 }
 __device__ inline Acc combine(Acc a, Acc b) {
