@@ -135,3 +135,27 @@ t.test("norms of matrices without elements are 0", function()
   end
   t.equal(pg.linalg.cond(pg.zeros(3, 0, 0)), pg.zeros(3))
 end)
+
+t.test("small matrices: inverses, solutions and determinants of every size", function()
+  for n = 1, 18 do
+    for _, dtype in ipairs{"float64", "float32"} do
+      local near = dtype == "float64" and {rtol = 1e-9, atol = 1e-9} or {rtol = 1e-2, atol = 1e-2}
+      local a, b = pg.randn(5, n, n):to(dtype) + pg.eye(n, {dtype = dtype}) * 3, pg.randn(5, n, 2):to(dtype)
+      local inverse = pg.linalg.inv(a)
+      t.close(inverse:matmul(a), pg.eye(n, {dtype = dtype}):expand(5, n, n), near)
+      t.close(a:matmul(pg.linalg.solve(a, b)), b, near)
+      local sign, log = pg.linalg.slogdet(a)
+      t.close(pg.linalg.det(a), sign * log:exp(), {rtol = 1e-4})
+      t.close(pg.linalg.det(a:flip(2)), pg.linalg.det(a) * (math.floor(n / 2) % 2 == 1 and -1 or 1), {rtol = 1e-4})
+    end
+  end
+  local zero = pg.tensor{{0, 1}, {2, 0}}
+  t.equal(pg.linalg.inv(zero):totable(), {{0, 0.5}, {1, 0}})
+  t.equal(pg.linalg.det(zero):item(), -2)
+  t.equal(pg.linalg.det(pg.zeros(3, 3)):item(), 0)
+  t.equal(pg.linalg.det(pg.eye(6) * 1e-7):item(), 1e-42 < 2 ^ -149 and 0 or pg.tensor(1e-42):item())
+  t.close(pg.linalg.det(pg.diag(pg.tensor{1e30, 1e30, 1e-30, 1e-30})), pg.tensor(1), {rtol = 1e-5})
+  t.check(pg.linalg.det(pg.full({2, 2}, 0 / 0)):isnan():item())
+  t.error_contains(function() pg.linalg.inv(pg.ones(2, 2)) end, "linalg.inv: bad argument 'a' (expected invertible matrices")
+  t.error_contains(function() pg.linalg.solve(pg.zeros(2, 2), pg.ones(2)) end, "a singular one")
+end)

@@ -7,41 +7,57 @@
 #include <Eigen/LU>
 #include <cmath>
 #include <limits>
+#include <span>
 
 namespace pg::cpu {
 namespace {
 
 // The sign of a permutation, which it destroys.
-int sign_of(std::vector<int64_t>& order) {
+int sign_of(int64_t n, int64_t* order) {
   int sign = 1;
-  for (size_t i = 0; i < order.size(); ++i)
-    for (; order[i] != int64_t(i); sign = -sign) std::swap(order[i], order[size_t(order[i])]);
+  for (int64_t i = 0; i < n; ++i)
+    for (; order[i] != i; sign = -sign) std::swap(order[i], order[order[i]]);
   return sign;
 }
 
 // L U = P a with the sign of P; no pivots when a is singular.
 template <class T>
-struct Pivots {
-  std::vector<T> pivots;
-  T sign = 0;
-
-  Pivots(int64_t n, const T* a) {
-    WorkVector<T> lu(a, a + n * n);
-    std::vector<int64_t> order;
-    if (!factor_lu(n, lu.data(), order)) return;
-    sign = T(sign_of(order));
-    for (int64_t i = 0; i < n; ++i) pivots.push_back(lu[size_t(i * n + i)]);
+class Pivots {
+ public:
+  Pivots(int64_t n, const T* a) : memory_(n > kTiny ? n * n : 0) {
+    const Scratch<int64_t> order_memory(n > kTiny ? n : 0);
+    int64_t tiny_order[kTiny], *order = n > kTiny ? order_memory.get() : tiny_order;
+    T* lu = n > kTiny ? memory_.get() : tiny_;
+    std::copy_n(a, n * n, lu);
+    if (!factor_lu(n, lu, order)) return;
+    sign = T(sign_of(n, order));
+    for (int64_t i = 1; i < n; ++i) lu[i] = lu[i * n + i];
+    pivots = {lu, size_t(n)};
   }
+  Pivots(const Pivots&) = delete;
   Product<T> product() const {
     Product<T> out{sign};
     for (const T p : pivots) out.multiply(p);
     return out;
   }
+  // The same bits, or 0 where a product on the way leaves the range of T.
+  T plain_product() const {
+    T out = sign;
+    for (const T p : pivots) out = std::isnormal(out * p) ? out * p : T(0);
+    return out;
+  }
+
+  std::span<const T> pivots;
+  T sign = 0;
+
+ private:
+  T tiny_[kTiny * kTiny];
+  Scratch<T> memory_;  // of a matrix that is not tiny
 };
 
 // Whether the inverse has most of its digits: no pivot is much smaller than another one.
 template <class T>
-bool is_regular(const std::vector<T>& pivots) {
+bool is_regular(std::span<const T> pivots) {
   T low = std::numeric_limits<T>::infinity(), high = 0;
   for (const T p : pivots) low = std::min(low, std::abs(p)), high = std::max(high, std::abs(p));
   return low > high * T(1e-2);
@@ -75,8 +91,9 @@ template <class T>
 int64_t scaled_cofactors(int64_t n, const T* a, T* out) {
   const Pivots<T> f(n, a);
   if (!is_regular(f.pivots) || f.sign == T(0)) return cofactors_by_complete_pivoting(n, a, out);
-  const Matrix<T> identity = Matrix<T>::Identity(n, n);
-  Matrix<T> inverse(n, n);
+  const Scratch<T> memory(2 * n * n);
+  Rows<T> identity(memory, n, n), inverse(memory + n * n, n, n);
+  identity.setIdentity();
   solve(n, n, a, identity.data(), inverse.data());
   const Product<T> product = f.product();
   Rows<T>(out, n, n) = inverse.transpose() * product.mantissa;
@@ -88,7 +105,9 @@ int64_t scaled_cofactors(int64_t n, const T* a, T* out) {
 template <class T>
 T determinant(int64_t n, const T* a) {
   const Scaled<T> s(n, a);
-  Product<T> product = Pivots<T>(n, s.data()).product();
+  const Pivots<T> f(n, s.data());
+  if (const T plain = f.plain_product(); std::isnormal(plain) && !s.changed()) return plain;
+  Product<T> product = f.product();
   product.exponent += s.total();
   return product.value();
 }

@@ -98,11 +98,15 @@ void for_square(const KernelArgs& args, const F& f) {
 
 void inverse(const KernelArgs& args) {
   const bool refuses = args.attr<bool>("check_errors");
+  const int64_t size = args.in[0].shape().back();
+  const cpu::Scratch<char> memory(times(times(size, size), size_of(args.out[0].dtype())));
+  cpu::visit_real(args.out[0].dtype(), [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    cpu::Rows<T>(reinterpret_cast<T*>(memory.get()), size, size).setIdentity();
+  });
   for_square(args, [&](int64_t n, const auto* a, auto* out, int64_t) {
     using T = std::remove_pointer_t<decltype(out)>;
-    const cpu::CountedMatrices counted(times(n, n), sizeof(T));
-    const cpu::Matrix<T> identity = cpu::Matrix<T>::Identity(n, n);
-    if (cpu::solve<T>(n, n, a, identity.data(), out)) return;
+    if (cpu::solve<T>(n, n, a, reinterpret_cast<const T*>(memory.get()), out)) return;
     if (refuses) bad_argument(args.op.name, "a", "invertible matrices", "a singular one");
     std::fill_n(out, n * n, std::numeric_limits<T>::infinity());
   });

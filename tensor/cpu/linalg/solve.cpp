@@ -4,12 +4,14 @@
 
 #include "tensor/cpu/linalg/matrices.h"
 #include "tensor/cpu/linalg/scaled.h"
+#include "tensor/cpu/loops.h"
 #include "tensor/cpu/scratch.h"
 
 #include <Eigen/Cholesky>
 #include <Eigen/LU>
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -36,7 +38,7 @@ void subtract_product(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t 
 // Factors columns [k, k + width) of an n x n matrix from row k down, and swaps whole rows. Returns false when a pivot
 // is 0.
 template <class T>
-bool factor_panel(int64_t n, int64_t k, int64_t width, T* a, std::vector<int64_t>& order) {
+bool factor_panel(int64_t n, int64_t k, int64_t width, T* a, int64_t* order) {
   for (int64_t j = k; j < k + width; ++j) {
     int64_t pivot = j;
     for (int64_t i = j + 1; i < n; ++i)
@@ -44,7 +46,7 @@ bool factor_panel(int64_t n, int64_t k, int64_t width, T* a, std::vector<int64_t
     if (a[pivot * n + j] == T(0)) return false;
     if (pivot != j) {
       std::swap_ranges(a + j * n, a + j * n + n, a + pivot * n);
-      std::swap(order[size_t(j)], order[size_t(pivot)]);
+      std::swap(order[j], order[pivot]);
     }
     const int64_t right = k + width - j - 1;
     const T *row = a + j * n + j + 1, scale = T(1) / a[j * n + j];
@@ -53,6 +55,42 @@ bool factor_panel(int64_t n, int64_t k, int64_t width, T* a, std::vector<int64_t
       for (int64_t c = 0; c < right; ++c) a[i * n + j + 1 + c] -= factor * row[c];
     }
   }
+  return true;
+}
+
+// The same for a whole matrix of kSize rows: straight code, without the branches that random elements make slow.
+template <int64_t kSize, class T>
+bool factor_fixed(T* a, int64_t* order) {
+  T row[kSize][kSize];
+  int64_t at[kSize];
+  std::copy_n(a, kSize * kSize, &row[0][0]);
+  std::copy_n(order, kSize, at);
+  PERIGEE_UNROLL
+  for (int64_t j = 0; j < kSize; ++j) {
+    PERIGEE_UNROLL
+    for (int64_t i = j + 1; i < kSize; ++i) {  // the largest so far is in row j
+      const bool larger = std::abs(row[i][j]) > std::abs(row[j][j]);
+      PERIGEE_UNROLL
+      for (int64_t c = 0; c < kSize; ++c) {
+        const T low = row[i][c], high = row[j][c];
+        row[j][c] = larger ? low : high;
+        row[i][c] = larger ? high : low;
+      }
+      const int64_t low = at[i], high = at[j];
+      at[j] = larger ? low : high;
+      at[i] = larger ? high : low;
+    }
+    if (row[j][j] == T(0)) return false;
+    const T scale = T(1) / row[j][j];
+    PERIGEE_UNROLL
+    for (int64_t i = j + 1; i < kSize; ++i) {
+      const T factor = row[i][j] *= scale;
+      PERIGEE_UNROLL
+      for (int64_t c = j + 1; c < kSize; ++c) row[i][c] -= factor * row[j][c];
+    }
+  }
+  std::copy_n(&row[0][0], kSize * kSize, a);
+  std::copy_n(at, kSize, order);
   return true;
 }
 
@@ -79,11 +117,32 @@ void solve_diagonal_block(const Triangle<T>& t, int64_t k, Block<T>& rows) {
 template <class T>
 bool solve_large(int64_t n, int64_t columns, const T* a, const T* b, T* x) {
   WorkVector<T> lu(a, a + n * n);
-  std::vector<int64_t> order;
-  if (!factor_lu(n, lu.data(), order)) return false;
+  WorkVector<int64_t> order(static_cast<size_t>(n));
+  if (!factor_lu(n, lu.data(), order.data())) return false;
   for (int64_t i = 0; i < n; ++i) std::copy_n(b + order[size_t(i)] * columns, columns, x + i * columns);
   solve_triangle<T>({.a = lu.data(), .n = n, .upper = false, .unit = true}, columns, x);
   solve_triangle<T>({.a = lu.data(), .n = n, .upper = true}, columns, x);
+  return true;
+}
+
+// For matrices that take less time than an allocation.
+template <class T>
+bool solve_tiny(int64_t n, int64_t columns, const T* a, const T* b, T* x) {
+  T lu[kTiny * kTiny];
+  int64_t order[kTiny];
+  std::copy_n(a, n * n, lu);
+  if (!factor_lu(n, lu, order)) return false;
+  const auto subtract = [&](int64_t i, int64_t k) {
+    for (int64_t j = 0; j < columns; ++j) x[i * columns + j] -= lu[i * n + k] * x[k * columns + j];
+  };
+  for (int64_t i = 0; i < n; ++i) {
+    std::copy_n(b + order[i] * columns, columns, x + i * columns);
+    for (int64_t k = 0; k < i; ++k) subtract(i, k);
+  }
+  for (int64_t i = n - 1; i >= 0; --i) {
+    for (int64_t k = i + 1; k < n; ++k) subtract(i, k);
+    for (int64_t j = 0; j < columns; ++j) x[i * columns + j] /= lu[i * n + i];
+  }
   return true;
 }
 
@@ -134,10 +193,12 @@ void solve_triangle(const Triangle<T>& t, int64_t columns, T* x) {
 }
 
 template <class T>
-bool factor_lu(int64_t n, T* a, std::vector<int64_t>& order) {
+bool factor_lu(int64_t n, T* a, int64_t* order) {
   WorkVector<T> product;
-  order.resize(size_t(n));
-  for (int64_t i = 0; i < n; ++i) order[size_t(i)] = i;
+  std::iota(order, order + n, int64_t(0));
+  if (n == 2) return factor_fixed<2>(a, order);
+  if (n == 3) return factor_fixed<3>(a, order);
+  if (n == 4) return factor_fixed<4>(a, order);
   for (int64_t k = 0; k < n; k += kBlock) {
     poll_kernel();
     const int64_t width = std::min(kBlock, n - k), right = k + width, rest = n - right;
@@ -154,6 +215,7 @@ bool factor_lu(int64_t n, T* a, std::vector<int64_t>& order) {
 
 template <class T>
 static bool solve_plain(int64_t n, int64_t columns, const T* a, const T* b, T* x) {
+  if (n <= kTiny) return solve_tiny(n, columns, a, b, x);
   if (n > kSmall) return solve_large(n, columns, a, b, x);
   const Eigen::PartialPivLU<Matrix<T>> lu(Eigen::Map<const Matrix<T>>(a, n, n));
   for (int64_t i = 0; i < n; ++i)
@@ -206,7 +268,7 @@ template bool cholesky<double>(int64_t, const double*, double*);
 
 template void solve_triangle<float>(const Triangle<float>&, int64_t, float*);
 template void solve_triangle<double>(const Triangle<double>&, int64_t, double*);
-template bool factor_lu<float>(int64_t, float*, std::vector<int64_t>&);
-template bool factor_lu<double>(int64_t, double*, std::vector<int64_t>&);
+template bool factor_lu<float>(int64_t, float*, int64_t*);
+template bool factor_lu<double>(int64_t, double*, int64_t*);
 
 }  // namespace pg::cpu

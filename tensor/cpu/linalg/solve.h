@@ -2,9 +2,10 @@
 // poll for interrupts.
 #pragma once
 #include <cstdint>
-#include <vector>
 
 namespace pg::cpu {
+
+inline constexpr int64_t kTiny = 8;  // up to this size a factorization takes less time than an allocation
 
 // x = a^-1 b, where x and b have `columns` columns. Returns false when a is singular. Uses LU with partial pivoting.
 template <class T>
@@ -30,6 +31,6 @@ void solve_triangle(const Triangle<T>& triangle, int64_t columns, T* x);
 // Overwrites a with L, without its diagonal of ones, and U. Row i of L U is row order[i] of a. Returns false when a
 // pivot is 0.
 template <class T>
-bool factor_lu(int64_t n, T* a, std::vector<int64_t>& order);
+bool factor_lu(int64_t n, T* a, int64_t* order);
 
 }  // namespace pg::cpu
