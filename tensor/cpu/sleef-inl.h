@@ -16,6 +16,7 @@
 #include "hwy/highway.h"
 #include "tensor/cpu/sleef.h"
 #include "tensor/cpu/targets-inl.h"
+#include "tensor/kernels/special.h"
 
 // Whether Sleef has functions on the vectors of this target.
 #undef PERIGEE_HAS_SLEEF
@@ -41,8 +42,9 @@ std::string sleef_name(const char* function, const char* accuracy) {
 }
 
 // Which results of Sleef are as accurate as it says; libm computes the others: all, those of arguments up to a limit,
-// or those that are not infinite, where Sleef overflows too early.
-enum class Trusted { kAll, kBelow, kFinite };
+// those that are not infinite, where Sleef overflows too early, or those of positive arguments and of others those from
+// a limit on, beside which the absolute error is small.
+enum class Trusted { kAll, kBelow, kFinite, kPositive };
 
 // F has the function's name, accuracy and limits, and applies it to numbers.
 template <class F, class D, class... V>
@@ -61,6 +63,10 @@ HWY_INLINE hn::Vec<D> by_sleef(D d, V... x) {
       return y;
     else if constexpr (F::kTrusted == Trusted::kFinite)
       fine = hn::Not(hn::Eq(hn::Abs(y), hn::Set(d, std::numeric_limits<T>::infinity())));
+    else if constexpr (F::kTrusted == Trusted::kPositive)
+      fine = hn::And(
+          hn::Or(hn::Gt(x..., hn::Zero(d)), hn::Ge(hn::Abs(y), hn::Set(d, T(sizeof(T) == 8 ? F::kWide : F::kNarrow)))),
+          hn::Lt(hn::Abs(y), hn::Set(d, std::numeric_limits<T>::infinity())));
     else
       fine = hn::Not(hn::Gt(hn::Abs(x...), hn::Set(d, T(sizeof(T) == 8 ? F::kWide : F::kNarrow))));
   }
@@ -68,24 +74,25 @@ HWY_INLINE hn::Vec<D> by_sleef(D d, V... x) {
   return or_by_lane(d, fine, y, F(), x...);
 }
 
-// narrow, wide: for Trusted::kBelow, the limits for float and double.
-#define PERIGEE_SLEEF_TRUSTED(name, accuracy, trusted, narrow, wide)    \
-  struct Sleef_##name {                                                 \
-    static constexpr const char *kName = #name, *kAccuracy = #accuracy; \
-    static constexpr Trusted kTrusted = Trusted::trusted;               \
-    static constexpr double kNarrow = narrow, kWide = wide;             \
-    template <class... T>                                               \
-    auto operator()(T... x) const {                                     \
-      return std::name(x...);                                           \
-    }                                                                   \
-  };                                                                    \
-  template <class D, class... V>                                        \
-  HWY_INLINE hn::Vec<D> sleef_##name(D d, V... x) {                     \
-    return by_sleef<Sleef_##name>(d, x...);                             \
+// narrow, wide: the limits for float and double. libm: the function on numbers.
+#define PERIGEE_SLEEF_TRUSTED(name, accuracy, trusted, narrow, wide, libm) \
+  struct Sleef_##name {                                                    \
+    static constexpr const char *kName = #name, *kAccuracy = #accuracy;    \
+    static constexpr Trusted kTrusted = Trusted::trusted;                  \
+    static constexpr double kNarrow = narrow, kWide = wide;                \
+    template <class... T>                                                  \
+    auto operator()(T... x) const {                                        \
+      return libm(x...);                                                   \
+    }                                                                      \
+  };                                                                       \
+  template <class D, class... V>                                           \
+  HWY_INLINE hn::Vec<D> sleef_##name(D d, V... x) {                        \
+    return by_sleef<Sleef_##name>(d, x...);                                \
   }
-#define PERIGEE_SLEEF(name, accuracy) PERIGEE_SLEEF_TRUSTED(name, accuracy, kAll, 0, 0)
-#define PERIGEE_SLEEF_BELOW(name, accuracy, narrow, wide) PERIGEE_SLEEF_TRUSTED(name, accuracy, kBelow, narrow, wide)
-#define PERIGEE_SLEEF_FINITE(name, accuracy) PERIGEE_SLEEF_TRUSTED(name, accuracy, kFinite, 0, 0)
+#define PERIGEE_SLEEF(name, accuracy) PERIGEE_SLEEF_TRUSTED(name, accuracy, kAll, 0, 0, std::name)
+#define PERIGEE_SLEEF_BELOW(name, accuracy, narrow, wide) \
+  PERIGEE_SLEEF_TRUSTED(name, accuracy, kBelow, narrow, wide, std::name)
+#define PERIGEE_SLEEF_FINITE(name, accuracy) PERIGEE_SLEEF_TRUSTED(name, accuracy, kFinite, 0, 0, std::name)
 PERIGEE_SLEEF_FINITE(exp, u10)
 PERIGEE_SLEEF(exp2, u10)
 PERIGEE_SLEEF_FINITE(expm1, u10)
@@ -110,6 +117,7 @@ PERIGEE_SLEEF_BELOW(erfc, u15, 9.3, 26.2)
 PERIGEE_SLEEF_FINITE(pow, u10)
 PERIGEE_SLEEF(atan2, u10)
 PERIGEE_SLEEF(hypot, u05)
+PERIGEE_SLEEF_TRUSTED(lgamma, u10, kPositive, 0.5, 8, scalar::Lgamma())
 #undef PERIGEE_SLEEF
 #undef PERIGEE_SLEEF_BELOW
 #undef PERIGEE_SLEEF_FINITE

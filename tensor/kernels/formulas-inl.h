@@ -7,6 +7,8 @@
 // PERIGEE_UNARY of x, PERIGEE_BINARY of x and y, PERIGEE_TERNARY of x, y and z have a name, op, dtypes, an expression,
 // and what else FormulaRow says; PERIGEE_EXPRESSION is for helpers. V is the kind of value, `params` are the op's
 // attributes in order.
+#include <limits>
+
 namespace PERIGEE_FORMULAS {
 
 PERIGEE_BINARY(Add, "add", kAll, add(x, y))
@@ -23,6 +25,36 @@ PERIGEE_BINARY(Heaviside, "heaviside", kNumbers, select(x == V(0), y, select_or_
 PERIGEE_TERNARY(Clamp, "clamp", kNumbers, minimum(maximum(x, y), z))
 PERIGEE_TERNARY(Lerp, "lerp", kFloats,
                 select(abs(z) < V(0.5), x + z * (y - x), y - (y - x) * (V(1) - z)))  // exact ends
+PERIGEE_FORMULA(AddProduct, "add_product", 3, kNumbers)
+struct AddProduct {
+  double value;
+  explicit constexpr AddProduct(const double* params) : value(params[0]) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x, V y, V z) const {
+    return add(x, V(mul(V(mul(y, V(value))), z)));
+  }
+};
+PERIGEE_FORMULA(AddQuotient, "add_quotient", 3, kFloats, .step_cost = 80)
+struct AddQuotient {
+  double value;
+  explicit constexpr AddQuotient(const double* params) : value(params[0]) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x, V y, V z) const {
+    return x + y * V(value) / z;
+  }
+};
+PERIGEE_BINARY(ScaleBelow, "scale_below", kFloats, select(x > V(0), x, x* y))
+PERIGEE_FORMULA(ReplaceSpecial, "replace_special", 1, kFloats)
+struct ReplaceSpecial {
+  double nan, high, low;
+  explicit constexpr ReplaceSpecial(const double* params) : nan(params[0]), high(params[1]), low(params[2]) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    constexpr double kInf = std::numeric_limits<double>::infinity();
+    const V some = select(x == V(kInf), V(high), select(x == V(-kInf), V(low), x));
+    return select(is_nan(x), V(nan), some);
+  }
+};
 PERIGEE_BINARY(Copysign, "copysign", kFloats, copysign(x, y), .signs = true)
 
 PERIGEE_BINARY(Eq, "eq", kAll, x == y)

@@ -31,7 +31,7 @@ PERIGEE_UNARY(Asinh, "asinh", kFloats, asinh(x), PERIGEE_LIBRARY(2300))
 PERIGEE_UNARY(Acosh, "acosh", kFloats, acosh(x), PERIGEE_LIBRARY(2300))
 PERIGEE_UNARY(Atanh, "atanh", kFloats, atanh(x), PERIGEE_LIBRARY(1300))
 PERIGEE_UNARY(Erfinv, "erfinv", kFloats, erfinv(x), PERIGEE_SIMD(1000))
-PERIGEE_UNARY(Lgamma, "lgamma", kFloats, scalar::Lgamma()(x), PERIGEE_SCALAR(20000))
+PERIGEE_UNARY(Lgamma, "lgamma", kFloats, lgamma(x), PERIGEE_LIBRARY(3000))
 PERIGEE_UNARY(Digamma, "digamma", kFloats, scalar::Digamma()(x), PERIGEE_SCALAR(30000))
 PERIGEE_FORMULA(Polygamma, "polygamma", 1, kFloats, PERIGEE_SCALAR(300000))
 struct Polygamma : scalar::Polygamma {
@@ -115,6 +115,20 @@ struct Mish {
   PERIGEE_FORMULA_INLINE V operator()(V x) const {
     const V e = exp(FarExponent()(at_most(x, 20))), m = e * (e + V(2));
     return select(x > V(20), x, x * (m / (m + V(2))) * FarScale()(x));
+  }
+};
+// The logarithm of u = x / rest, where rest = 1 - x, and near the root at 1/2 also what u and rest lost by rounding.
+// Where u is in [1/2, 2], the differences of the correction are exact.
+PERIGEE_FORMULA(Logit, "logit", 1, kFloats, PERIGEE_SIMD(700))
+struct Logit {
+  double eps;  // NaN: no limits
+  explicit constexpr Logit(const double* params) : eps(params[0]) {}
+  template <class V>
+  PERIGEE_FORMULA_INLINE V operator()(V x) const {
+    if (eps == eps) x = minimum(maximum(x, V(eps)), V(1 - eps));
+    const V rest = V(1) - x, u = x / rest, beside = (V(1) - rest) - x;
+    const V lost = ((x - rest) / rest - (u - V(1))) / u - beside / rest;
+    return log(u) + select_or_zero(abs(x - V(0.5)) <= V(1.0 / 6), lost);
   }
 };
 PERIGEE_FORMULA(Gelu, "gelu", 1, kFloats, PERIGEE_SIMD(800))

@@ -234,6 +234,10 @@ PERIGEE_FORMULA_INLINE T hypot(T x, T y) {
 }
 
 template <Scalar T>
+PERIGEE_FORMULA_INLINE T lgamma(T x) {
+  return scalar::Lgamma()(x);
+}
+template <Scalar T>
 PERIGEE_FORMULA_INLINE T erfinv(T x) {
   return scalar::Erfinv()(x);
 }

@@ -139,7 +139,7 @@ std::vector<Var> decompose_prelu(Rule& c) {
   } else if (w.rank() > 0) {
     w = call<"reshape">(w, {{"shape", Ints{}}});
   }
-  return {call<"where">(call<"gt">(c.in(0), 0.0), c.in(0), c.in(0) * w)};
+  return {call<"scale_below">(c.in(0), w)};
 }
 
 }  // namespace
@@ -186,6 +186,14 @@ static void add_rectifiers(Registry& r) {
        .inputs = {{"x", kFloating, Arity::kOne, 0.2, 2}, {"weight", kFloating}},
        .infer = infer_prelu,
        .decompose = decompose_prelu},
+      {.name = "scale_below",
+       .doc = "x where it is positive, else x y, with broadcasting.",
+       .example = "return pg.prelu(pg.tensor({{-1, 2}}), pg.tensor({0.1, 0.2}))",
+       .inputs = {{"x", kFloating, Arity::kOne, 0.2, 2}, {"y", kFloating}},
+       .vjp = {[](Vjp& c) { return call<"where">(positive(c), c.dy(), c.dy() * c.in(1)); },
+               [](Vjp& c) { return call<"where">(positive(c), 0.0, c.dy() * c.in(0)); }},
+       .vjp_uses = "x y",
+       .traits = kPointwise | kHidden},
       activation(
           "elu",
           "x where it is positive, else alpha (exp(x) - 1). Clevert et al., Fast and accurate deep network learning "

@@ -357,9 +357,27 @@ void infer_add_term(Infer& c) {
 
 template <bool kQuotient>
 std::vector<Var> decompose_add_term(Rule& c) {
-  const DType t = kQuotient ? float_result(joint_dtype(c)) : joint_dtype(c);
-  const Var factor = scaled(c, 1, t, c.attr<double>("value"));
-  return {c.in(0) + (kQuotient ? factor / c.in(2) : factor * c.in(2))};
+  const AttrList value = {{"value", c.raw("value")}};
+  return {kQuotient ? call<"add_quotient">(c.in(0), c.in(1), c.in(2), value)
+                    : call<"add_product">(c.in(0), c.in(1), c.in(2), value)};
+}
+
+Var times_value(const Vjp& c, const Var& v) {
+  const double value = c.attr<double>("value");
+  return value == 1 ? v : v * value;
+}
+
+OpDef pointwise_term(const char* name, const char* doc, const char* example, Result result, uint16_t dtypes, double low,
+                     std::vector<GradFn> vjp) {
+  return {.name = name,
+          .doc = doc,
+          .example = example,
+          .inputs = {{"x", dtypes}, {"y", dtypes}, {"z", dtypes, Arity::kOne, low, 2}},
+          .attrs = {{"value", AttrKind::kFloat, 1.0, "factor of the term"}},
+          .result = result,
+          .vjp = std::move(vjp),
+          .vjp_uses = "y z",
+          .traits = kPointwise | kHidden | kWidens};
 }
 
 OpDef add_term(const char* name, const char* doc, const char* example, double low, InferFn infer,
@@ -370,8 +388,7 @@ OpDef add_term(const char* name, const char* doc, const char* example, double lo
           .inputs = {{"x", kNumeric}, {"tensor1", kNumeric}, {"tensor2", kNumeric, Arity::kOne, low, 2}},
           .attrs = {{"value", AttrKind::kFloat, 1.0, "factor of the term"}},
           .infer = infer,
-          .decompose = decompose,
-          .traits = kWidens};
+          .decompose = decompose};
 }
 
 std::vector<OpDef> sum_rows() {
@@ -391,6 +408,16 @@ std::vector<OpDef> sum_rows() {
       add_term("addcdiv", "x + value * tensor1 / tensor2, with broadcasting. Integers give float32.",
                "return pg.addcdiv(pg.ones(2), pg.tensor({1, 2}), pg.tensor({4, 4}), {value = 0.5})", 0.5,
                infer_add_term<true>, decompose_add_term<true>),
+      pointwise_term("add_product", "x + value * y * z.",
+                     "return pg.addcmul(pg.ones(2), pg.tensor({1, 2}), pg.tensor({3, 4}), {value = 0.5})",
+                     Result::kPromote, kNumeric, -2,
+                     {[](Vjp& c) { return c.dy(); }, [](Vjp& c) { return times_value(c, c.dy() * c.in(2)); },
+                      [](Vjp& c) { return c.dy() * times_value(c, c.in(1)); }}),
+      pointwise_term("add_quotient", "x + value * y / z.",
+                     "return pg.addcdiv(pg.ones(2), pg.tensor({1, 2}), pg.tensor({4, 4}), {value = 0.5})",
+                     Result::kFloat, kNumeric, 0.5,
+                     {[](Vjp& c) { return c.dy(); }, [](Vjp& c) { return times_value(c, c.dy() / c.in(2)); },
+                      [](Vjp& c) { return -c.dy() / c.in(2) * (times_value(c, c.in(1)) / c.in(2)); }}),
   };
 }
 

@@ -24,8 +24,7 @@ std::vector<Var> decompose_nan_to_num(Rule& c) {
   const double most = largest(x.value().is_number() ? DType::kFloat32 : x.dtype());
   const double high = c.has_attr("posinf") ? c.attr<double>("posinf") : most;
   const double low = c.has_attr("neginf") ? c.attr<double>("neginf") : -most;
-  const Var finite = call<"where">(call<"eq">(x, -kInf), low, x);
-  return {call<"where">(call<"isnan">(x), c.attr<double>("nan"), call<"where">(call<"eq">(x, kInf), high, finite))};
+  return {call<"replace_special">(x, {{"nan", c.raw("nan")}, {"posinf", high}, {"neginf", low}})};
 }
 
 // Operands of isclose: float32 for half precision, float64 for integers and bool, which hold their differences.
@@ -78,15 +77,6 @@ OpDef ignoring_nan(const char* name, const char* doc, const char* example, std::
           .traits = kPointwise};
 }
 
-// log(x / (1 - x)) is log1p((2 x - 1) / (1 - x)), which keeps its digits near the root at 0.5.
-std::vector<Var> decompose_logit(Rule& c) {
-  Var x = c.in(0);
-  if (!x.value().is_number()) x = as_dtype(x, float_result(x.dtype()));
-  if (c.has_attr("eps")) x = call<"clamp">(x, c.attr<double>("eps"), 1 - c.attr<double>("eps"));
-  const Var odds = call<"log">(x / (1.0 - x));
-  return {call<"where">(call<"lt">(x, 0.25), odds, call<"log1p">((x * 2.0 - 1.0) / (1.0 - x)))};
-}
-
 // Gradients that are 0 where a factor is not finite replace an operand of that factor, not the product: so they are 0
 // as functions of dy too (jvp), and their own gradients are finite.
 
@@ -130,6 +120,17 @@ static void add_special_values(Registry& r) {
                  {"neginf", AttrKind::kFloat, {}, "for -infinity; by default the least number of the dtype", true}},
        .decompose = decompose_nan_to_num,
        .traits = kPointwise},
+      {.name = "replace_special",
+       .doc = "x with other numbers for NaN and the infinities.",
+       .example = "return pg.tensor({0 / 0, 1, -math.huge}):nan_to_num()",
+       .inputs = {{"x", kFloating}},
+       .attrs = {{"nan", AttrKind::kFloat, 0.0, "for NaN"},
+                 {"posinf", AttrKind::kFloat, 0.0, "for infinity"},
+                 {"neginf", AttrKind::kFloat, 0.0, "for -infinity"}},
+       .result = Result::kSame,
+       .vjp = {[](Vjp& c) { return call<"where">(call<"isfinite">(c.in(0)), c.dy(), 0.0); }},
+       .vjp_uses = "x",
+       .traits = kPointwise | kHidden},
       {.name = "isclose",
        .doc =
            "True where x equals y or |x - y| is at most atol + rtol |y|, with broadcasting. Integers are compared in "
@@ -175,7 +176,6 @@ static void add_special_values(Registry& r) {
        .result = Result::kFloat,
        .vjp = {vjp_logit},
        .vjp_uses = "x",
-       .decompose = decompose_logit,
        .traits = kPointwise | kWidens},
       {.name = "xlogy",
        .doc = "x log(y), with broadcasting; 0 where x is 0 unless y is NaN. Integers give float32.",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "tensor/cpu/pointwise/tile_machine.h"
@@ -144,7 +145,7 @@ void span_params(const OpDef& op, const Attrs& attrs, double* params) {
   const size_t count = std::min<size_t>(attrs.size(), kMaxSpanParams);
   for (size_t i = 0; i < count; ++i) {
     const AttrValue& v = attrs[i];
-    params[i] = 0;
+    params[i] = v.index() == 0 ? std::numeric_limits<double>::quiet_NaN() : 0;
     if (const auto* number = std::get_if<double>(&v)) params[i] = *number;
     if (const auto* whole = std::get_if<int64_t>(&v)) params[i] = double(*whole);
     if (const auto* flag = std::get_if<bool>(&v)) params[i] = *flag;

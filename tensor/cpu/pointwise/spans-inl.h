@@ -41,8 +41,10 @@ void unary_span(int64_t n, void* to, const void* const* in, uint32_t scalars, co
   using R = decltype(f(*x));
   R* out = static_cast<R*>(to);
   if (scalars) return fill_span<R>(n, out, f(*x));
+  using Read = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;  // GCC makes no vectors of !x of loaded bools
+  const Read* from = static_cast<const Read*>(in[0]);
   PERIGEE_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = f(x[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = f(static_cast<T>(from[i]));
 }
 
 template <class F, class T>
