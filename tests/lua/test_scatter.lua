@@ -321,3 +321,40 @@ t.test("sums of many 16-bit elements by index round once", function()
             {rtol = dtype == "float16" and 1e-3 or 8e-3, atol = 1e-3})
   end
 end)
+
+t.test("means of scattered elements are sums over counts, in any dtype and layout", function()
+  for _, dtype in ipairs{"float64", "float32", "float16", "int32", "uint8"} do
+    local x = (pg.rand(37, 23) * 9):to(dtype)
+    local src, places = (pg.rand(37, 23) * 9):to(dtype), pg.randint(-8, -1, {37, 23})
+    for d = 1, 2 do
+      for _, own in ipairs{true, false} do
+        local exact = dtype:find("float") and "float64" or "int64"
+        local start, ones = x:to(exact), pg.ones(37, 23, {dtype = exact})
+        local count = (own and ones or ones * 0):scatter_add(d, places, ones)
+        local named = pg.zeros(37, 23, {dtype = exact}):scatter_add(d, places, ones):gt(0)
+        local base = own and start or pg.where(named, start * 0, start)
+        local total = base:scatter_add(d, places, src:to(exact))
+        local divisor = pg.maximum(count, 1)
+        local mean = exact == "int64" and total:floor_divide(divisor) or total / divisor
+        if dtype == "uint8" then mean = nil end  -- sums wrap around
+        local got = x:scatter_reduce(d, places, src, "mean", own)
+        if mean then t.close(got:to("float64"), mean:to("float64"), {rtol = dtype == "float16" and 1e-3 or 1e-5}) end
+        t.equal(pg.where(named, got * 0, got):totable(), pg.where(named, x * 0, x):totable())
+      end
+    end
+  end
+end)
+
+t.test("bytes are gathered and scattered like other elements", function()
+  local places = pg.randint(-50, -1, {7, 50})
+  for _, dtype in ipairs{"uint8", "bool", "int8", "int64", "float16"} do
+    local x, y = pg.randint(0, 100, {7, 50}), pg.randint(0, 100, {7, 50})
+    if dtype == "bool" then x, y = x:gt(50):to("int64"), y:gt(50):to("int64") end
+    local small, other = x:to(dtype), y:to(dtype)
+    for _, view in ipairs{function(v) return v end, function(v) return v:t():contiguous():t() end} do
+      t.equal(view(small):gather(2, places):to("int64"):totable(), x:gather(2, places):totable())
+      t.equal(view(small):scatter(2, places, view(other)):to("int64"):totable(), x:scatter(2, places, y):totable())
+      t.equal(view(small):gather(1, places:remainder(7) + 1):to("int64"):totable(), x:gather(1, places:remainder(7) + 1):totable())
+    end
+  end
+end)

@@ -18,6 +18,7 @@ struct Positions {
     const int64_t v = int64_t(values[i]);
     return v < 0 ? v + size : v - base;
   }
+  Positions from(int64_t i) const { return {values + i, base, size}; }
 };
 
 // Checks that all values of an index input are positions below `size`. Throws `op: bad argument 'name' (expected index

@@ -17,17 +17,14 @@ namespace {
 
 template <class I>
 bool all_inside(const I* values, int64_t begin, int64_t end, int64_t low, int64_t high, int64_t negative_low) {
-  // Mostly no value is negative: then the distance from low decides, since that of a lower value wraps around.
-  constexpr int64_t kLanes = 4;
-  uint64_t farthest[kLanes] = {};
-  const auto reach = [&](int64_t i, uint64_t& most) {
-    most = std::max(most, uint64_t(int64_t(values[i])) - uint64_t(low));
-  };
-  int64_t next = begin;
-  for (; next + kLanes <= end; next += kLanes)
-    for (int64_t k = 0; k < kLanes; ++k) reach(next + k, farthest[k]);
-  for (; next < end; ++next) reach(next, farthest[0]);
-  if (*std::max_element(farthest, farthest + kLanes) < uint64_t(high - low + 1)) return true;
+  // Mostly no value is negative: then the distances from both ends decide, of which one has its sign bit set outside,
+  // also where the other one wraps around.
+  uint64_t outside = 0;
+  for (int64_t i = begin; i < end; ++i) {
+    const auto v = uint64_t(int64_t(values[i]));
+    outside |= (v - uint64_t(low)) | (uint64_t(high) - v);
+  }
+  if (int64_t(outside) >= 0) return true;
   bool bad = false;  // the exact test
   for (int64_t i = begin; i < end; ++i) {
     const int64_t v = int64_t(values[i]);
@@ -90,6 +87,18 @@ namespace {
 
 using namespace cpu;
 
+// A run of elements. By value: a store of a byte could change whatever is not a local variable.
+template <class T, class P>
+void gather_run(T* to, const T* from, int64_t x_step, int64_t step, P position, int64_t index_step, int64_t n) {
+  if (index_step == 1 && x_step == 0 && step == 1) {
+    for (int64_t j = 0; j < n; ++j) to[j] = from[position(j)];
+  } else if (index_step == 1 && x_step == 1) {
+    for (int64_t j = 0; j < n; ++j) to[j] = from[j + position(j) * step];
+  } else {
+    for (int64_t j = 0; j < n; ++j) to[j] = from[j * x_step + position(j * index_step) * step];
+  }
+}
+
 template <class T, class P>
 void gather_rows(const Along& along, const T* x, const Dims& index_strides, P position, T* out) {
   const int64_t x_step = along.strides.back(), index_step = index_strides.back();
@@ -98,12 +107,10 @@ void gather_rows(const Along& along, const T* x, const Dims& index_strides, P po
     for (int64_t r = begin; r < end; ++r, walk.next()) {
       const T* from = x + walk.offset[0];
       T* to = out + r * along.row;
-      if (index_step == 0 && x_step == 1) {
+      if (index_step == 0 && x_step == 1)
         std::copy_n(from + position(walk.offset[1]) * along.step, along.row, to);
-        continue;
-      }
-      for (int64_t j = 0; j < along.row; ++j)
-        to[j] = from[j * x_step + position(walk.offset[1] + j * index_step) * along.step];
+      else
+        gather_run(to, from, x_step, along.step, position.from(walk.offset[1]), index_step, along.row);
     }
   });
 }

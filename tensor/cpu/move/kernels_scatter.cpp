@@ -36,14 +36,14 @@ T neutral(const std::string& reduce) {
   return T(0);
 }
 
-// Divides by the count; integers round down.
+// Divides by the count, of at least 1; integers round down.
 template <class T>
-T mean_of(T sum, int64_t count) {
+T mean_of(T sum, double count) {
   if constexpr (std::is_floating_point_v<T>) {
     return sum / T(count);
   } else {
-    const int64_t whole = int64_t(sum) / count;
-    return T(whole - (int64_t(sum) % count < 0));
+    const int64_t n = int64_t(count), whole = int64_t(sum) / n;
+    return T(whole - (int64_t(sum) % n < 0));
   }
 }
 
@@ -65,8 +65,8 @@ class Reduction {
     if (reduce == "prod") return each([](T& to, T from) { to = wrapped_product(to, from); });
     if (reduce == "amax") return each([](T& to, T from) { to = larger(to, from); });
     if (reduce == "amin") return each([](T& to, T from) { to = smaller(to, from); });
+    if (reduce == "mean") return average();
     each([](T& to, T from) { to = wrapped_sum(to, from); });
-    if (reduce == "mean") divide();
   }
 
  private:
@@ -76,14 +76,15 @@ class Reduction {
                  write);
   }
 
-  void divide() {
-    const View& out = a_.out[0];
-    const int64_t one = 1;
-    scatter_rows(along_, counts_.data(), *a_.in[1].strides, position_, &one, Dims(along_.shape.size(), 0),
-                 [](int64_t& to, int64_t from) { to += from; });
-    parallel_for(out.numel(), kGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        if (counts_[size_t(i)] > 1) out.as<T>()[i] = mean_of(out.as<T>()[i], counts_[size_t(i)]);
+  void average() {
+    T* const out = a_.out[0].as<T>();
+    double* const counts = counts_.data();
+    each([=](T& to, T from) {
+      to = wrapped_sum(to, from);
+      counts[&to - out] += 1;
+    });
+    parallel_for(a_.out[0].numel(), kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) out[i] = mean_of(out[i], std::max(counts[i], 1.0));
     });
   }
 
@@ -92,7 +93,7 @@ class Reduction {
   P position_;
   Converted value_;
   Dims strides_;
-  WorkVector<int64_t> counts_;  // for a mean; all memory is there before anything is written
+  WorkVector<double> counts_;  // for a mean, exact; all memory is there before anything is written
 };
 
 void reduce_scattered(const KernelArgs& a) {

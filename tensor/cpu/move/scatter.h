@@ -36,6 +36,19 @@ void write_run(T* to, const T* from, int64_t step, int64_t n, const F& write) {
   }
 }
 
+// write(to[position(j)], from[j]) for a run. By value: a store of a byte could change whatever is not a local variable.
+template <class T, class P, class F>
+void scatter_run(T* to, int64_t to_step, int64_t step, P position, int64_t index_step, const T* from, int64_t from_step,
+                 int64_t n, F write) {
+  if (index_step == 1 && from_step == 1 && to_step == 0 && step == 1) {
+    for (int64_t j = 0; j < n; ++j) write(to[position(j)], from[j]);
+  } else if (index_step == 1 && from_step == 1 && to_step == 1) {
+    for (int64_t j = 0; j < n; ++j) write(to[j + position(j) * step], from[j]);
+  } else {
+    for (int64_t j = 0; j < n; ++j) write(to[j * to_step + position(j * index_step) * step], from[j * from_step]);
+  }
+}
+
 // out[position] = or += src. Elements that may share a position are processed in the order of the index.
 template <class T, class P, class F>
 void scatter_rows(const Along& along, T* out, const Dims& index_strides, P position, const T* src,
@@ -55,8 +68,8 @@ void scatter_rows(const Along& along, T* out, const Dims& index_strides, P posit
           write_run(to + position(walk.offset[1]) * along.step + first, from + first * src_step, src_step,
                     end_of_block - first, write);
         else
-          for (int64_t j = first; j < end_of_block; ++j)
-            write(to[j * out_step + position(walk.offset[1] + j * index_step) * along.step], from[j * src_step]);
+          scatter_run(to + first * out_step, out_step, along.step, position.from(walk.offset[1] + first * index_step),
+                      index_step, from + first * src_step, src_step, end_of_block - first, write);
         poll(4 * (end_of_block - first));
       }
     }
