@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tensor/cpu/conv/arguments.h"
+#include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/register.h"
 #include "tensor/parallel.h"
 
@@ -64,9 +65,19 @@ struct Windows {
   }
 };
 
-// Windows that are far apart are copied in blocks for several taps, so that these read the same lines of the cache.
+// Long windows inside the image are a transposed view. Others that are far apart are copied in blocks for several taps,
+// so that these read the same lines of the cache.
 template <class T>
 void copy_windows(const Windows& w, const T* x, T* out) {
+  constexpr int64_t kLong = 8;
+  const Axis &rows = w.rows, &columns = w.columns;
+  if (columns.kernel >= kLong && columns.stride > 1 && rows.padding == 0 && columns.padding == 0) {
+    const Dims shape = {w.planes, rows.kernel, columns.kernel, rows.windows, columns.windows};
+    return cpu::copy_block(
+        sizeof(T), shape, x,
+        {w.plane(), rows.dilation * columns.size, columns.dilation, rows.stride * columns.size, columns.stride}, out,
+        contiguous_strides(shape));
+  }
   const int64_t count = w.count(), taps = w.taps(), step = w.columns.stride, across = w.columns.windows;
   const int64_t block = step < 8 ? across : 64, tile = step < 8 ? 1 : 16;
   parallel_for(w.planes * taps, kGrain / count + 1, [&](int64_t begin, int64_t end) {

@@ -1,4 +1,9 @@
 // Kernels of the Fourier transforms along one dim. Complex arrays have a last dim of 2: real and imaginary parts.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/fft/kernels_fft.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
 #include <algorithm>
 #include <array>
 
@@ -10,12 +15,9 @@
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
-namespace pg {
+HWY_BEFORE_NAMESPACE();
+namespace pg::cpu::HWY_NAMESPACE {
 namespace {
-
-using cpu::FftPlan;
-using cpu::Lanes;
-using cpu::Lines;
 
 constexpr int64_t kMaxLanes = 16;           // lines that are transformed side by side
 constexpr int64_t kCacheBytes = 256 << 10;  // of their working memory
@@ -66,7 +68,7 @@ void by_blocks(const FftPlan<T>& plan, int64_t least, int64_t lines, F f) {
   const int64_t lanes = std::clamp<int64_t>(kCacheBytes / (room * 4 * int64_t(sizeof(T))), 1, kMaxLanes);
   parallel_for((lines + lanes - 1) / lanes, kGrain / (room * lanes) + 1, [&](int64_t begin, int64_t end) {
     const int64_t size = plus(room * lanes, kApart);
-    const cpu::Scratch<T> memory(times(4, size));
+    const Scratch<T> memory(times(4, size));
     for (int64_t i = begin; i < end; ++i) {
       const int64_t count = std::min(lanes, lines - i * lanes);
       f(Lanes<T>{memory, memory + size}, Lanes<T>{memory + 2 * size, memory + 3 * size}, i * lanes, count);
@@ -81,7 +83,7 @@ Lanes<T> exchanged(Lanes<T> v) {
 
 // The transform, or the inverse one without a factor.
 template <class T>
-Lanes<T> transform(const FftPlan<T>& plan, bool inverse, Lanes<T> x, Lanes<T> y, int64_t count) {
+Lanes<T> run_plan(const FftPlan<T>& plan, bool inverse, Lanes<T> x, Lanes<T> y, int64_t count) {
   return inverse ? exchanged(plan.run(exchanged(x), exchanged(y), count)) : plan.run(x, y, count);
 }
 
@@ -95,7 +97,7 @@ Lines complex_lines(const KernelArgs& a, const View& v) {
 template <class T>
 void complex_typed(const KernelArgs& a) {
   const Lines lines = complex_lines(a, a.in[0]);
-  const auto plan = cpu::fft_plan<T>(lines.n);
+  const auto plan = fft_plan<T>(lines.n);
   const bool inverse = a.attr<bool>("inverse");
   const T scale = T(a.attr<double>("scale")), *from = a.in[0].as<const T>();
   T* to = a.out[0].as<T>();
@@ -105,7 +107,7 @@ void complex_typed(const KernelArgs& a) {
       x.re[j * count + k] = from[2 * at];
       x.im[j * count + k] = from[2 * at + 1];
     });
-    const Lanes<T> done = transform(*plan, inverse, x, y, count);
+    const Lanes<T> done = run_plan(*plan, inverse, x, y, count);
     places.visit(lines.n, count, [&](int64_t j, int64_t k, int64_t at) {
       to[2 * at] = done.re[j * count + k] * scale;
       to[2 * at + 1] = done.im[j * count + k] * scale;
@@ -123,7 +125,7 @@ class RealLines {
         halves_(complex_lines(a, spectrum)),
         n_(lines_.n),
         h_(n_ / 2),
-        plan_(cpu::real_fft_plan<T>(n_)),
+        plan_(real_fft_plan<T>(n_)),
         scale_(T(a.attr<double>("scale"))),
         doubled_(a.attr<bool>("doubled")) {}
 
@@ -161,7 +163,7 @@ class RealLines {
                      pack(v, x, count);
                    else
                      mirror(v, count);
-                   const Lanes<T> z = pg::transform(plan_->plan, true, x, y, count);
+                   const Lanes<T> z = run_plan(plan_->plan, true, x, y, count);
                    visit_real(
                        line, count,
                        [&](int64_t at, const T* re, const T* im) {
@@ -225,7 +227,7 @@ class RealLines {
 
   const Lines lines_, halves_;
   const int64_t n_, h_;
-  const std::shared_ptr<const cpu::RealFftPlan<T>> plan_;
+  const std::shared_ptr<const RealFftPlan<T>> plan_;
   const T scale_;
   const bool doubled_;
 };
@@ -240,20 +242,46 @@ void half_typed(const KernelArgs& a) {
   RealLines<T>(a, a.out[0], a.in[0]).invert(a.in[0].as<const T>(), a.out[0].as<T>());
 }
 
-template <KernelFn float_kernel, KernelFn double_kernel>
-void dispatch(const KernelArgs& a) {
-  if (a.out[0].numel() > 0) (a.out[0].dtype() == DType::kFloat64 ? double_kernel : float_kernel)(a);
+void complex_kernel(const KernelArgs& a) {
+  a.out[0].dtype() == DType::kFloat64 ? complex_typed<double>(a) : complex_typed<float>(a);
+}
+void real_kernel(const KernelArgs& a) {
+  a.out[0].dtype() == DType::kFloat64 ? real_typed<double>(a) : real_typed<float>(a);
+}
+void half_kernel(const KernelArgs& a) {
+  a.out[0].dtype() == DType::kFloat64 ? half_typed<double>(a) : half_typed<float>(a);
 }
 
 }  // namespace
+}  // namespace pg::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace pg {
+namespace cpu {
+HWY_EXPORT(complex_kernel);
+HWY_EXPORT(real_kernel);
+HWY_EXPORT(half_kernel);
+}  // namespace cpu
 
 void add_fft_kernels(Registry& r) {
+  using namespace cpu;
   static const KernelRow kRows[] = {
-      {"fft_complex", dispatch<complex_typed<float>, complex_typed<double>>},
-      {"fft_real", dispatch<real_typed<float>, real_typed<double>>},
-      {"fft_half", dispatch<half_typed<float>, half_typed<double>>},
+      {"fft_complex",
+       [](const KernelArgs& a) {
+         if (a.out[0].numel() > 0) HWY_DYNAMIC_DISPATCH(complex_kernel)(a);
+       }},
+      {"fft_real",
+       [](const KernelArgs& a) {
+         if (a.out[0].numel() > 0) HWY_DYNAMIC_DISPATCH(real_kernel)(a);
+       }},
+      {"fft_half",
+       [](const KernelArgs& a) {
+         if (a.out[0].numel() > 0) HWY_DYNAMIC_DISPATCH(half_kernel)(a);
+       }},
   };
   r.add_kernels(0, kRows);
 }
 
 }  // namespace pg
+#endif
