@@ -37,12 +37,12 @@ T neutral(const std::string& reduce) {
 }
 
 // Divides by the count, of at least 1; integers round down.
-template <class T>
-T mean_of(T sum, double count) {
+template <class T, class Count>
+T mean_of(T sum, Count count) {
   if constexpr (std::is_floating_point_v<T>) {
     return sum / T(count);
   } else {
-    const int64_t n = int64_t(count), whole = int64_t(sum) / n;
+    const int64_t n = count, whole = int64_t(sum) / n;
     return T(whole - (int64_t(sum) % n < 0));
   }
 }
@@ -53,19 +53,16 @@ class Reduction {
   Reduction(const KernelArgs& a, int d, P position)
       : a_(a), along_(a.in[1].shape(), *a.out[0].strides, d), position_(position), value_(a.in[2], a.out[0].dtype()) {
     strides_ = src_strides_of(a.in[2], value_, a.in[1].shape());
-    if (a.attr<std::string>("reduce") == "mean") counts_.assign(size_t(a.out[0].numel()), a.attr<bool>("include_self"));
   }
 
   void run() {
     const std::string& reduce = a_.attr<std::string>("reduce");
-    if (!a_.attr<bool>("include_self")) {
-      const T start = neutral<T>(reduce);
-      each([start](T& to, T) { to = start; });
-    }
+    if (reduce == "mean")
+      return a_.in[1].numel() < std::numeric_limits<int32_t>::max() ? average<int32_t>() : average<int64_t>();
+    start(neutral<T>(reduce));
     if (reduce == "prod") return each([](T& to, T from) { to = wrapped_product(to, from); });
     if (reduce == "amax") return each([](T& to, T from) { to = larger(to, from); });
     if (reduce == "amin") return each([](T& to, T from) { to = smaller(to, from); });
-    if (reduce == "mean") return average();
     each([](T& to, T from) { to = wrapped_sum(to, from); });
   }
 
@@ -76,15 +73,27 @@ class Reduction {
                  write);
   }
 
+  void start(T first) {
+    if (!a_.attr<bool>("include_self")) each([first](T& to, T) { to = first; });
+  }
+
+  // All memory is there before anything is written. What one thread scatters stays in its cache.
+  template <class Count>
   void average() {
+    const int64_t n = a_.out[0].numel(), grain = along_.apart() > 1 ? kGrain : n;
+    WorkVector<Count> memory(static_cast<size_t>(n));
+    Count* const counts = memory.data();
     T* const out = a_.out[0].as<T>();
-    double* const counts = counts_.data();
+    parallel_for(n, grain, [&, own = Count(a_.attr<bool>("include_self"))](int64_t begin, int64_t end) {
+      std::fill(counts + begin, counts + end, own);
+    });
+    start(T(0));
     each([=](T& to, T from) {
       to = wrapped_sum(to, from);
-      counts[&to - out] += 1;
+      ++counts[&to - out];
     });
-    parallel_for(a_.out[0].numel(), kGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out[i] = mean_of(out[i], std::max(counts[i], 1.0));
+    parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) out[i] = mean_of(out[i], std::max<Count>(counts[i], 1));
     });
   }
 
@@ -93,7 +102,6 @@ class Reduction {
   P position_;
   Converted value_;
   Dims strides_;
-  WorkVector<double> counts_;  // for a mean, exact; all memory is there before anything is written
 };
 
 void reduce_scattered(const KernelArgs& a) {
