@@ -358,3 +358,17 @@ t.test("bytes are gathered and scattered like other elements", function()
     end
   end
 end)
+
+t.test("scattering along the first dim of wide rows is that along the last dim of the transposed", function()
+  for _, dtype in ipairs{"float64", "int32", "uint8"} do
+    local x, y = (pg.rand(200, 300) * 9):to(dtype), (pg.rand(200, 300) * 9):to(dtype)
+    local places = pg.randint(1, 200, {200, 300})
+    local function both(f) t.equal(f(x, 1, places, y):totable(), f(x:t(), 2, places:t(), y:t()):t():totable()) end
+    both(function(v, d, i, s) return v:scatter(d, i, s) end)
+    both(function(v, d, i, s) return v:scatter_add(d, i, s) end)
+    for _, how in ipairs{"mean", "prod", "amax"} do
+      both(function(v, d, i, s) return v:scatter_reduce(d, i, s, how) end)
+      both(function(v, d, i, s) return v:scatter_reduce(d, i, s, how, false) end)
+    end
+  end
+end)

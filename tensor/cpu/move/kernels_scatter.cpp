@@ -80,7 +80,7 @@ class Reduction {
   // All memory is there before anything is written. What one thread scatters stays in its cache.
   template <class Count>
   void average() {
-    const int64_t n = a_.out[0].numel(), grain = along_.apart() > 1 ? kGrain : n;
+    const int64_t n = a_.out[0].numel(), grain = along_.apart() > 1 || along_.splits_rows() ? kGrain : n;
     WorkVector<Count> memory(static_cast<size_t>(n));
     Count* const counts = memory.data();
     T* const out = a_.out[0].as<T>();

@@ -23,6 +23,9 @@ struct Along {
   // Returns the number of groups of rows that never write to a common element: one per position of the first dim,
   // unless d is the first dim.
   int64_t apart() const { return d == 0 || shape.size() < 2 ? 1 : shape[0]; }
+  // Whether the elements of a row are at least so many that threads share them, where rows may write to a common one.
+  bool splits_rows() const { return apart() == 1 && d < shape.size() - 1 && row >= 2 * kColumns; }
+  static constexpr int64_t kColumns = 64;
 };
 
 // write(to[j], value of j) for a run of elements. `step` is 0 for one value, else 1.
@@ -55,22 +58,25 @@ void scatter_rows(const Along& along, T* out, const Dims& index_strides, P posit
                   const Dims& src_strides, F write) {
   const int64_t out_step = along.strides.back(), src_step = src_strides.back(), index_step = index_strides.back();
   const bool whole = index_step == 0 && out_step == 1 && (src_step == 0 || src_step == 1);  // rows have one position
+  const bool split = along.splits_rows();  // tasks are columns, else groups of rows
   const int64_t apart = along.apart(), rows = along.rows / apart;
-  parallel_for(apart, kGrain / (rows * along.row) + 1, [&](int64_t begin, int64_t end) {
-    RowWalk<3> walk(along.shape, {along.strides, index_strides, src_strides}, begin * rows);
+  const int64_t grain = split ? std::max(Along::kColumns, kGrain / along.rows) : kGrain / (rows * along.row) + 1;
+  parallel_for(split ? along.row : apart, grain, [&](int64_t begin, int64_t end) {
+    const int64_t first_row = split ? 0 : begin * rows, end_row = split ? along.rows : end * rows;
+    const int64_t first_column = split ? begin : 0, end_column = split ? end : along.row;
+    RowWalk<3> walk(along.shape, {along.strides, index_strides, src_strides}, first_row);
     Poller poll;
-    for (int64_t r = begin * rows; r < end * rows; ++r, walk.next()) {
+    for (int64_t r = first_row; r < end_row; ++r, walk.next()) {
       T* to = out + walk.offset[0];
       const T* from = src + walk.offset[2];
-      for (int64_t first = 0; first < along.row; first += kGrain) {
-        const int64_t end_of_block = std::min(along.row, first + kGrain);
+      for (int64_t first = first_column; first < end_column; first += kGrain) {
+        const int64_t n = std::min(end_column - first, kGrain);
         if (whole)
-          write_run(to + position(walk.offset[1]) * along.step + first, from + first * src_step, src_step,
-                    end_of_block - first, write);
+          write_run(to + position(walk.offset[1]) * along.step + first, from + first * src_step, src_step, n, write);
         else
           scatter_run(to + first * out_step, out_step, along.step, position.from(walk.offset[1] + first * index_step),
-                      index_step, from + first * src_step, src_step, end_of_block - first, write);
-        poll(4 * (end_of_block - first));
+                      index_step, from + first * src_step, src_step, n, write);
+        poll(4 * n);
       }
     }
   });
