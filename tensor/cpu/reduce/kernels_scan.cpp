@@ -65,17 +65,18 @@ void over_lines(const Lines& lines, const F& f) {
 }
 
 // Scans `count` elements of lines at a distance of n, starting with the totals; `step` is 1 or -1.
-// Not inlined: inside a lambda GCC treats the loop as cold and keeps a false dependency between its conversions.
+// Not inlined: inside a lambda GCC treats the loop as cold and keeps a false dependency between its conversions. Totals
+// are copied by loops: with std::copy_n they stay in memory.
 template <bool kProduct, int64_t kCount, class In, class Out, class A>
 [[gnu::noinline]] void running_block(const In* x, Out* y, int64_t n, int64_t count, int64_t step, A* totals) {
   A total[kCount];
-  std::copy_n(totals, kCount, total);
+  for (int64_t i = 0; i < kCount; ++i) total[i] = totals[i];
   for (int64_t k = 0; k < count; ++k, x += step, y += step)
     for (int64_t i = 0; i < kCount; ++i) {
       total[i] = advance<kProduct>(total[i], A(x[i * n]));
       y[i * n] = static_cast<Out>(total[i]);
     }
-  std::copy_n(total, kCount, totals);
+  for (int64_t i = 0; i < kCount; ++i) totals[i] = total[i];
 }
 
 template <bool kProduct, class In, class Out>
@@ -187,13 +188,13 @@ template <int64_t kCount, class T>
 [[gnu::noinline]] void affine_block(const T* a, const T* b, T* y, int64_t n, int64_t count, int64_t step,
                                     double* carries) {
   double carry[kCount];
-  std::copy_n(carries, kCount, carry);
+  for (int64_t i = 0; i < kCount; ++i) carry[i] = carries[i];
   for (int64_t k = 0; k < count; ++k, a += step, b += step, y += step)
     for (int64_t i = 0; i < kCount; ++i) {
       carry[i] = double(b[i * n]) + double(a[i * n]) * carry[i];
       y[i * n] = static_cast<T>(carry[i]);
     }
-  std::copy_n(carry, kCount, carries);
+  for (int64_t i = 0; i < kCount; ++i) carries[i] = carry[i];
 }
 
 template <class T>
