@@ -97,12 +97,12 @@ local calls = {
   ["linear"] = {function(a, w, b) return a:linear(w, b) end, x, function() return pg.rand(130, 401) end, function() return pg.rand(130) end},
   ["float64 products"] = {function(a) return a:to("float64"):matmul(a:t():to("float64")) end, x},
   ["products of vectors"] = {function(a, v)
-    local results = {a:flatten():dot(a:flatten())}
+    local out = {a:flatten():dot(a:flatten())}
     for _, dtype in ipairs{"float64", "float16", "bfloat16"} do
-      local x, w = a:to(dtype), v:to(dtype)
-      for _, y in ipairs{x:mv(w), x:t():mv(x:narrow(2, 1, 1):flatten()), x:flatten():dot(x:flatten())} do results[#results + 1] = y end
+      local m, w = a:to(dtype), v:to(dtype)
+      for _, y in ipairs{m:mv(w), m:t():mv(m:narrow(2, 1, 1):flatten()), m:flatten():dot(m:flatten())} do out[#out + 1] = y end
     end
-    return unpack(results)
+    return unpack(out)
   end, x, function() return pg.rand(401) end},
   ["convolution"] = {function(a, w, b) return a:conv2d(w, b, {padding = 1}) end, function() return pg.rand(8, 6, 24, 23) end,
     function() return pg.rand(12, 6, 3, 3) end, function() return pg.rand(12) end},
