@@ -430,7 +430,7 @@ function autograd.checkpoint(f, ...)
   local function alias(x) return core.is_tensor(x) and core.alias(x) or x end
   local kept = {}  -- other names of the tensors, since f may change its arguments in place
   for i = 1, n do kept[i] = tree.map(alias, arguments[i]) end
-  local seed, tick = core.random_state()
+  local streams = core.random_streams()
   local training, mark = core.is_training(), core.tape_position()
   local results = without_sparse(function() return {f(unpack(arguments, 1, n))} end)
   arguments = nil
@@ -445,8 +445,8 @@ function autograd.checkpoint(f, ...)
   core.record_checkpoint(recorded, mark, function(outside, ...)
     local cotangents = {n = select("#", ...), ...}
     local create = core.is_recording()
-    local seed_now, tick_now = core.random_state()
-    core.set_random_state(nil, seed, tick)
+    local present = core.random_streams()
+    streams:restore()
     local recompute = core.set_recompute(true)
     local first = core.tape_position()  -- the gradients stop at `outside`, not at what it was computed from
     local function recompute_all()
@@ -456,7 +456,7 @@ function autograd.checkpoint(f, ...)
     end
     local ok, again = xpcall(in_modes, core.keep_traceback, "checkpoint", function() return without_sparse(recompute_all) end, true, training)
     core.set_recompute(recompute)
-    core.set_random_state(nil, seed_now, tick_now)
+    present:restore()
     if not ok then core.reraise(again) end
     local heads, dys = {}, {n = 0}
     for k, i in ipairs(positions) do

@@ -66,10 +66,9 @@ local function run_example(code)
   local chunk = loadstring(code, "=example")
   if not chunk then return nil end
   setfenv(chunk, setmetatable({pg = core.pg}, {__index = _G}))
-  local seed, tick = core.random_state()
-  local function undo() core.set_random_state(nil, seed, tick) end
-  local results = {pcall(core.finally, undo, core.pg.pause, function()
-    core.set_random_state(nil, 0, 0)
+  local streams = core.random_streams()
+  local results = {pcall(core.finally, function() streams:restore() end, core.pg.pause, function()
+    core.manual_seed(0)
     return chunk()
   end)}
   if not results[1] then return "error: " .. tostring(results[2]) end

@@ -42,8 +42,8 @@ local function run(f, ...)
   if core.tracing() then core.fail("warm_up", "cannot run inside a traced function; call it when the program starts") end
   if f ~= nil then args.callable("warm_up", "f", f) end
   local rest = {n = select("#", ...), ...}
-  local seed, tick = core.random_state()
-  core.finally(function() core.set_random_state(nil, seed, tick) end, autograd.pause, function()
+  local streams = core.random_streams()
+  core.finally(function() streams:restore() end, autograd.pause, function()
     core.require("runtime").scope(function()
       if not warmed_up then
         use_kernels()

@@ -14,6 +14,7 @@ void forget_callbacks(State& state);
 void open_print(lua_State* L, State& state);       // tostring
 void open_autograd(lua_State* L, State& state);    // modes, leaves, backward
 void open_parameter(lua_State* L, State& state);   // unbound boxes with fields
+void open_random(lua_State* L, State& state);      // generators
 void open_memory(lua_State* L, State& state);      // scope, release, memory, threads
 void open_observe(lua_State* L, State& state);     // profiles, pg.trace, counts of work
 void open_files(lua_State* L, State& state);       // tensors in files
@@ -24,6 +25,9 @@ void open_decode(lua_State* L, State& state);  // core.introspect: the code of f
 void open_hidden(lua_State* L, State& state);  // core.hide, core.shown: values that scripts cannot look into
 void open_terminal(lua_State* L, State& state);  // core.is_terminal and friends, core.clock
 void open_library(lua_State* L, State& state);   // core.require, embedded files
+
+// Lists a generator that the state uses besides the default one, so that random_streams includes it.
+void note_generator(State& state, Ref<Generator> generator);
 
 // The text of tostring(x).
 std::string printed(const Value& value);

@@ -405,39 +405,10 @@ int trace_branch(lua_State* L, State& state) {
   return 1;
 }
 
-// in_stream(step, f, …) → whether f drew random numbers, then the results of f. f draws the same numbers as that step
-// of a loop or branch in a graph, or for step 0 as a condition before the first step, and does not advance the default
-// generator.
-int in_stream(lua_State* L, State& state) {
-  const Ref<Generator> generator = state.ctx.generator;
-  const RandomKey before = generator->state();
-  const auto step = uint64_t(lua_tonumber(L, 1));
-  const RandomKey start = step == 0 ? before : body_stream(before, 0, step);
-  generator->set_state(start);
-  const int status = protected_call(L, lua_gettop(L) - 2, LUA_MULTRET);
-  const bool used = generator->state().tick > start.tick;
-  generator->set_state(before);
-  state.update_modes();
-  if (status) {
-    note_reraise(L, state);
-    return lua_error(L);
-  }
-  lua_pushboolean(L, used);
-  lua_replace(L, 1);
-  return lua_gettop(L);
-}
-
-// take_tick() advances the default generator as one random op does.
-int take_tick(lua_State*, State& state) { return state.ctx.generator->next(), 0; }
-
 }  // namespace
 
 void open_control(lua_State* L, State& state) {
-  register_functions(L, state,
-                     {{"in_stream", entry<in_stream>},
-                      {"take_tick", entry<take_tick>},
-                      {"trace_loop", entry<trace_loop>},
-                      {"trace_branch", entry<trace_branch>}});
+  register_functions(L, state, {{"trace_loop", entry<trace_loop>}, {"trace_branch", entry<trace_branch>}});
 }
 
 }  // namespace pg::vm

@@ -175,16 +175,18 @@ int model_of(lua_State* L, State& state) {
 
 // Programs ----------------------------------------------------------------------------------------------------------
 
-std::vector<Ref<Generator>> new_generators(const State& state, const Model& model) {
+std::vector<Ref<Generator>> new_generators(State& state, const Model& model) {
   std::vector<Ref<Generator>> out;
   for (const ModelGenerator& generator : model.generators) {
     out.push_back(generator.is_default ? state.ctx.generator : Ref<Generator>(new Generator(0)));
-    if (!generator.is_default) out.back()->set_state(generator.state);
+    if (generator.is_default) continue;
+    out.back()->set_state(generator.state);
+    note_generator(state, out.back());
   }
   return out;
 }
 
-std::unique_ptr<ProgramCall> call_of(const State& state, const Model& model, Program::Options options) {
+std::unique_ptr<ProgramCall> call_of(State& state, const Model& model, Program::Options options) {
   auto call = std::make_unique<ProgramCall>();
   call->boxes = int32_t(model.inputs.size());
   for (int32_t k = 0; k < call->boxes; ++k) call->input_boxes.push_back(k);

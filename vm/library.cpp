@@ -229,6 +229,7 @@ int open_core(lua_State* L, State& state) {
   open_print(L, state);
   open_effects(L, state);
   open_parameter(L, state);
+  open_random(L, state);
   open_trace(L, state);
   open_symbols(L, state);
   open_memory(L, state);

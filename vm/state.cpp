@@ -254,6 +254,7 @@ void State::close(lua_State* L) {
   ctx.observer = nullptr;
   empty(observers);
   ctx.generator = {};
+  empty(generators);
   ctx.script_position = nullptr;
   empty(ctx.prepared);
   ctx.runtime = Ref<Runtime>(&Runtime::process());  // finalizers of scripts may still call ops

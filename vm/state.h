@@ -160,6 +160,7 @@ class State : public Dynamics {
   double collector_share = 0;                            // of the time, over the last steps
   std::chrono::steady_clock::time_point last_step = {};  // the end of the last one
   std::vector<std::unique_ptr<Observer>> observers;      // the last one is that of ctx
+  std::vector<Ref<Generator>> generators;                // all in use, and some dead ones; see note_generator
 
   int64_t live_bytes = 0;     // bytes held by boxes of this state
   int64_t pending_bytes = 0;  // bytes allocated since the collector's last step; negative while no step is due

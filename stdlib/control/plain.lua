@@ -44,11 +44,10 @@ end
 --- plain.branch: see traced.branch.
 function plain.branch(b)
   local taken = holds(b.op, "pred", b.pred) and 1 or 2
-  local used = core.in_stream(taken, b.branches[taken])
-  local _, before = core.random_state()
+  local streams = core.random_streams()
+  streams:in_step(taken, b.branches[taken])
   local results = try_untaken(b, taken)
-  local _, now = core.random_state()
-  if used and now == before then core.take_tick() end
+  streams:take_ticks()
   return own_boxes(results or b.again(taken))
 end
 
@@ -120,21 +119,18 @@ end
 function plain.loop(l)
   local rows, most, n = {}, most_steps(l), 0
   local states = weak_states(l)
-  local types, random = states, false
+  local types, streams = states, core.random_streams()
   local place = {dtype = "int64", device = plain.home(l)}
   -- The condition after a step draws the random numbers of that step, as the body does.
   local function goes_on()
     if not l.cond then return true end
-    local used, flag = core.in_stream(n, l.cond, states)
-    random = random or used
-    return holds(l.op, "cond", flag)
+    return holds(l.op, "cond", streams:in_step(n, l.cond, states))
   end
   while n < most and goes_on() do
     n = n + 1
     local items = {}
     for k, x in ipairs(l.slices) do items[k] = x[n] end
-    local used, new, outs = core.in_stream(n, l.step, core.pg.tensor(n, place), own_boxes(items), own_boxes(states))
-    random = random or used
+    local new, outs = streams:in_step(n, l.step, core.pg.tensor(n, place), own_boxes(items), own_boxes(states))
     if n == 1 then types = adopt_first(l, types, new) end
     check_types(l, types, new)
     new = own_boxes(new)
@@ -145,7 +141,7 @@ function plain.loop(l)
     states = new
   end
   if n == 0 then return core.require("control.cached").once(function() return core.require("control.traced").loop(l) end) end
-  if random then core.take_tick() end
+  streams:take_ticks()
   local stacks = {}
   for k, list in ipairs(rows) do stacks[k] = stack(list, most, n) end
   return states, stacks, core.pg.tensor(n, place)
