@@ -432,7 +432,12 @@ function autograd.checkpoint(f, ...)
   for i = 1, n do kept[i] = tree.map(alias, arguments[i]) end
   local streams = core.random_streams()
   local training, mark = core.is_training(), core.tape_position()
-  local results = without_sparse(function() return {f(unpack(arguments, 1, n))} end)
+  local count
+  local function collect(...)
+    count = select("#", ...)
+    return {...}
+  end
+  local results = without_sparse(function() return collect(f(unpack(arguments, 1, n))) end)
   arguments = nil
   local outputs = tree.flatten(results)
   local recorded, positions = {}, {}  -- an output that f got from outside keeps the history that it has
@@ -441,7 +446,7 @@ function autograd.checkpoint(f, ...)
       recorded[#recorded + 1], positions[#positions + 1] = y, i
     end
   end
-  if #recorded == 0 then return unpack(results, 1, #results) end
+  if #recorded == 0 then return unpack(results, 1, count) end
   core.record_checkpoint(recorded, mark, function(outside, ...)
     local cotangents = {n = select("#", ...), ...}
     local create = core.is_recording()
@@ -466,10 +471,11 @@ function autograd.checkpoint(f, ...)
         dys[dys.n] = cotangents[k]
       end
     end
+    core.check_recomputed(heads, first, outside)
     local found = core.gradients(heads, outside, dys, {create_graph = create, retain_graph = create, first = first})
     return unpack(found, 1, #outside)
   end)
-  return unpack(results, 1, #results)
+  return unpack(results, 1, count)
 end
 
 --- pg.autograd.detect_anomaly(f) -> the results of f. Raises at the first op, forward or backward, that makes a NaN,

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <memory>
-#include <set>
+#include <map>
 #include <unordered_set>
 
 #include "vm/args.h"
@@ -185,18 +185,26 @@ int recorded_since(lua_State* L, State& state) {
   return 1;
 }
 
+const Buffer* buffer_of(const Value& v) { return v.is_array() ? v.array().buffer.get() : nullptr; }
+
+// Adds the leaves, and the results of entries before `start`, that the outputs were computed from; with their data if
+// an entry has kept that.
 void collect_outside(const Values& outputs, uint64_t start, Values& outside) {
   std::vector<TapeNode*> stack;
   std::unordered_set<const TapeNode*> seen;
-  std::set<std::pair<const TapeNode*, uint32_t>> taken;
+  std::map<std::pair<const TapeNode*, uint32_t>, size_t> taken;
   auto reach = [&](const Value& v) {
     TapeNode* node = v.node();
     if (!node) return;
     if (!node->leaf && node->sequence >= start) {
       if (seen.insert(node).second) stack.push_back(node);
-    } else if (taken.emplace(node, v.node_output()).second) {
-      outside.push_back(v);
+      return;
     }
+    const auto [at, added] = taken.try_emplace({node, v.node_output()}, outside.size());
+    if (added)
+      outside.push_back(v);
+    else if (!buffer_of(outside[at->second]))
+      outside[at->second] = v;
   };
   for (const Value& v : outputs) reach(v);
   while (!stack.empty()) {
@@ -223,12 +231,36 @@ int record_checkpoint(lua_State* L, State& state) {
   return 1;
 }
 
+// check_recomputed(outputs, mark, outside) raises unless the outputs, computed again since `mark`, come from the values
+// that record_checkpoint found, as far as entries have kept them.
+int check_recomputed(lua_State* L, State& state) {
+  Values before, now;
+  for (int k = 1; k <= int(lua_objlen(L, 3)); ++k, lua_pop(L, 1)) {
+    lua_rawgeti(L, 3, k);
+    before.push_back(to_box(L, state, -1)->get());
+  }
+  collect_outside(read_values(L, state, 1, "checkpoint", "outputs", false), uint64_t(lua_tonumber(L, 2)), now);
+  for (const Value& v : now) {
+    const auto old = std::find_if(before.begin(), before.end(), [&](const Value& o) {
+      return o.node() == v.node() && o.node_output() == v.node_output();
+    });
+    const bool same = old == before.end() ? v.node()->leaf  // f may make leaves
+                                          : !buffer_of(*old) || !buffer_of(v) || buffer_of(*old) == buffer_of(v);
+    if (!same)
+      throw Error(
+          fmt::format("checkpoint: a tensor that f reads ({}) has changed since f ran; change it after backward",
+                      to_string(v.type())));
+  }
+  return 0;
+}
+
 }  // namespace
 
 void open_functions(lua_State* L, State& state) {
   register_functions(L, state,
                      {{"record_custom", entry<record_function>},
                       {"record_checkpoint", entry<record_checkpoint>},
+                      {"check_recomputed", entry<check_recomputed>},
                       {"tape_position", entry<tape_position>},
                       {"recorded_since", entry<recorded_since>}});
 }
