@@ -34,6 +34,18 @@ local function note_types(subject, ...)
   if core.tracing() then pcall(core.untraced, argument_types.note, subject, ...) end
 end
 
+-- Makes calls of the block run exec.
+local function set_exec(block, exec)
+  rawset(block, "_exec", exec)
+  calls.owner_of[exec] = block
+end
+
+-- Returns the cache of the block, if it is not the one of a block that this one was copied from.
+local function cache_of(block)
+  local cache = core.shown(rawget(block, "_graphs"))
+  return cache and cache.root == block and cache or nil
+end
+
 local function make_cache(block, name, options)
   local cache
   cache = caches.new{
@@ -48,7 +60,7 @@ local function make_cache(block, name, options)
     end,
     on_exec = function(exec)
       if cache and core.shown(rawget(block, "_graphs")) ~= cache then return end  -- a hook has dropped the graphs
-      rawset(block, "_exec", calls.hooked(block, exec))
+      set_exec(block, calls.hooked(block, exec))
     end,
   }
   rawset(block, "_graphs", core.hide(cache))  -- places in it lead to the library's variables
@@ -63,15 +75,15 @@ function hybrid.attach(block, options, path)
   rawset(block, "_hybrid", options.active and options or nil)
   if not options.active then return end
   local name = block._name .. (path ~= "" and " '" .. path .. "'" or "")
-  rawset(block, "_exec", function(n, ...) return calls.hooked(block, make_cache(block, name, options).exec)(n, ...) end)
+  set_exec(block, function(n, ...) return calls.hooked(block, make_cache(block, name, options).exec)(n, ...) end)
 end
 
 --- hybrid.renew(block, path) drops the graphs of a hybridized block, so that the next call traces forward again.
-function hybrid.renew(block, path) hybrid.attach(block, rawget(block, "_hybrid"), path) end
+function hybrid.renew(block, path) hybrid.attach(block, block._hybrid, path) end
 
 --- hybrid.info(block) -> see Block:cache_info.
 function hybrid.info(block)
-  local cache = core.shown(rawget(block, "_graphs"))
+  local cache = cache_of(block)
   if cache then return cache:info() end
   return {traces = 0, specializations = 0, hits = 0}
 end
@@ -98,7 +110,7 @@ local function show_graph(op, cache)
 end
 
 --- hybrid.graph(block) -> see Block:graph.
-function hybrid.graph(block) return show_graph("graph", core.shown(rawget(block, "_graphs"))) end
+function hybrid.graph(block) return show_graph("graph", cache_of(block)) end
 
 -- Functions ------------------------------------------------------------------------------------------------------------------
 

@@ -89,16 +89,23 @@ local function check_inputs(block, n, ...)
   core.fail(block._name, "got %d inputs (expected %s)", n, most == 1 and "1" or "at most " .. most)
 end
 
-local outermost, call
+local outermost, call, adopt
 local log = param.log
 local graphs = core.graphs
+
+--- calls.owner_of[exec] is the object whose graph `exec` runs. A copy of the object's fields has the same exec.
+local owner_of = setmetatable({}, {__mode = "kv"})
+calls.owner_of = owner_of
 
 -- The __call of every block. This frame must stay on the stack, since the error handler reads the blocks from there: so
 -- no tail calls of forward (see pass). A hybridized block has the function of its graph in _exec (see hybrid.lua).
 function call(self, ...)
   if graphs.off == 0 then
     local exec = self._exec
-    if exec then return exec(select("#", ...), ...) end
+    if exec then
+      if owner_of[exec] ~= self then exec = adopt(self) end
+      return exec(select("#", ...), ...)
+    end
     if graphs.all and self._is_hybrid and not inside then return calls.hybridized(self, ...) end
   end
   if inside ~= (running() or main) then return outermost(self, ...) end
@@ -108,6 +115,12 @@ function call(self, ...)
     if not self._ready then return pass(with_hooks(self, ...)) end
   end
   return pass(self:forward(...))
+end
+
+-- Gives a block that was copied from a hybridized one a graph of its own, since that of the other reads the other's fields.
+function adopt(block)
+  core.require("hybrid").renew(block, "")
+  return block._exec
 end
 
 local function name_in(parent, child)

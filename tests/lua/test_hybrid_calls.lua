@@ -338,3 +338,52 @@ t.test("a graph's text names its inputs by their paths", function()
     end
   end
 end)
+
+-- What scripts write to copy a network.
+local function deep_copy(x, copies)
+  if copies[x] then return copies[x] end
+  if pg.is_tensor(x) then copies[x] = pg.param(x:clone())
+  elseif type(x) == "table" then
+    copies[x] = {}
+    for k, v in pairs(x) do copies[x][deep_copy(k, copies)] = deep_copy(v, copies) end
+    setmetatable(copies[x], getmetatable(x))
+  end
+  return copies[x] or x
+end
+
+t.test("a copy of a hybridized block has graphs of its own", function()
+  local net = nn.HybridSequential{nn.Dense(3, {in_units = 2}), nn.Dense(1, {in_units = 3})}
+  net:initialize("ones")
+  net:hybridize()
+  local x = pg.ones(1, 2)
+  t.equal({net(x):item(), net(x):item()}, {6, 6})
+  local copy = deep_copy(net, {})
+  t.equal({copy:cache_info().traces, net:cache_info().traces}, {0, 1})
+  t.error_contains(function() copy:graph() end, "there is no graph yet")
+  copy[1].weight:zero_()
+  t.equal({copy(x):item(), net(x):item()}, {0, 6})
+  copy[2].bias:fill_(4)
+  local calls = 0
+  local hook = copy:register_forward_hook(function(block) calls = calls + (block == copy and 1 or 0) end)
+  t.equal({copy(x):item(), net(x):item(), calls}, {4, 6, 1})
+  hook:detach()
+  pg.record(function() return copy(x):sum() end):backward()
+  t.equal({copy[2].bias.grad, net[2].bias.grad}, {{1}, {0}})
+  copy:hybridize(false)
+  t.equal({copy(x):item(), net(x):item(), copy:cache_info().traces, net:cache_info().traces}, {4, 6, 0, 1})
+
+  local first = setmetatable({}, {__index = net, __call = getmetatable(net).__call})
+  first[1], first[2] = net[1], copy[2]
+  t.equal({first(x):item(), net(x):item()}, {10, 6})
+end)
+
+t.test("a copy of a recurrent cell unrolls its own parameters", function()
+  local cell = nn.rnn.RNNCell(2, {input_size = 1, activation = "relu"})
+  cell:initialize("ones")
+  local function unroll(c) return c:unroll(2, pg.ones(1, 2, 1), {merge_outputs = true}):sum():item() end
+  local before = unroll(cell)
+  t.check(before ~= 0)
+  local copy = deep_copy(cell, {})
+  for _, p in copy:parameters() do p:zero_() end
+  t.equal({unroll(copy), unroll(cell)}, {0, before})
+end)

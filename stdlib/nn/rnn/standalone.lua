@@ -5,6 +5,7 @@ local standalone = {}
 
 local rawget, rawset, select = rawget, rawset, select
 local graphs = core.graphs
+local owner_of = core.require("nn.block_call").owner_of
 
 --- standalone.applies() -> whether a loop that starts now needs its own graph: no trace is in progress and graphs are
 --- on.
@@ -21,8 +22,11 @@ end
 function standalone.call(block, field, f, ...)
   if not standalone.applies() then return f(block, ...) end
   local exec = rawget(block, field)
-  if not exec then
-    make(block, block._name, function(...) return f(block, ...) end, function(new) rawset(block, field, new) end)
+  if not exec or owner_of[exec] ~= block then
+    make(block, block._name, function(...) return f(block, ...) end, function(new)
+      rawset(block, field, new)
+      owner_of[new] = block
+    end)
     exec = rawget(block, field)
   end
   return exec(select("#", ...), ...)
