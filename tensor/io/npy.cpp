@@ -105,7 +105,9 @@ class HeaderReader {
         return;
       }
     at_ = begin;
-    fail("the dtype '{}' is not supported", descr.substr(0, 40));
+    std::string known;
+    for (const TypeCode& type : kCodes) known.append(known.empty() ? "" : ", ").append(type.code);
+    fail("the dtype '{}' is not supported (expected {}; in Python, a.astype converts)", descr.substr(0, 40), known);
   }
   void read_shape() {
     expect('(');

@@ -1,5 +1,8 @@
 // safetensors: the length of a JSON header as u64, the header, then the bytes of all tensors without gaps or overlaps.
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -75,7 +78,9 @@ class HeaderReader : public JsonReader {
     seek(at[0]);
     const std::string code = string();
     const auto dtype = dtype_from_code(code);
-    if (!dtype) fail_at(at[0], fmt::format("the unsupported dtype '{}'", code.substr(0, 40)));
+    if (!dtype)
+      fail_at(at[0], fmt::format("the unsupported dtype '{}' (expected {})", code.substr(0, 40),
+                                 fmt::join(kDTypeCodes, ", ")));
     out.dtype = *dtype;
     seek(at[1]), array([&](size_t) {
       if (out.shape.size() == kMaxRank) fail(fmt::format("more than {} dims", kMaxRank));
@@ -92,11 +97,42 @@ class HeaderReader : public JsonReader {
   std::string tensor_;  // name of the tensor that is being read
 };
 
+struct Magic {
+  std::string_view start, kind;
+};
+constexpr std::string_view kGzip = "\x1f\x8b\x08";
+constexpr Magic kOtherFormats[] = {{"PK\3\4", "a zip archive, which torch.save and numpy.savez write"},
+                                   {"\x80", "a pickle of Python"},
+                                   {"\x93NUMPY", "a .npy file, which pg.load reads"},
+                                   {"\x89HDF", "an HDF5 file"},
+                                   {kGzip, "a gzip archive"},
+                                   {"\x89PNG", "a PNG image"},
+                                   {"\xff\xd8\xff", "a JPEG image"},
+                                   {"{", "JSON"}};
+
+// Returns what the file seems to be by its first bytes, or an empty text.
+std::string_view guess_kind(std::string_view start) {
+  for (const Magic& format : kOtherFormats)
+    if (start.starts_with(format.start)) return format.kind;
+  const bool text = std::all_of(start.begin(), start.end(),
+                                [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t'; });
+  return text ? "text" : "";
+}
+
 Header read_header(FileSource& file) {
+  char start[sizeof(uint64_t)];
+  file.read(start, sizeof start, "the length of the header");
   uint64_t length = 0;
-  file.read(&length, sizeof length, "the length of the header");
-  if (length < 2 || length > kMaxHeader)
+  std::memcpy(&length, start, sizeof length);
+  const bool gzip = std::string_view(start, sizeof start).starts_with(kGzip);  // as a length of a header it is odd
+  if (length < 2 || length > kMaxHeader || gzip) {
+    if (const auto kind = guess_kind({start, sizeof start}); !kind.empty())
+      file.fail_at(0,
+                   "not a safetensors file, but {} (expected safetensors, in Python safetensors.torch.save_file, or "
+                   "MXNet's .params)",
+                   kind);
     file.fail_at(0, "the header length is {}, not from 2 to {}: not a safetensors file", length, kMaxHeader);
+  }
   if (length > file.limit() - sizeof length)
     file.fail_at(0, "the header length {} is more than the file holds ({} bytes)", length, file.limit());
   std::string text(length, '\0');

@@ -125,3 +125,21 @@ t.test("errors about a file name the function that was called", function()
   t.error_contains(function() pg.init.Load("weights.txt") end, "Load: bad argument 'path' (expected a path that ends in")
   t.error_contains(function() params:load(t.tmp("model.safetensors"), {alow_missing = 1}) end, "load: bad argument 'alow_missing'")
 end)
+
+t.test("a file of another format: the message says what it seems to be", function()
+  local net = pg.nn.Dense(1, {in_units = 1})
+  for kind, bytes in pairs{
+    ["a zip archive, which torch.save and numpy.savez write"] = "PK\3\4\20\0\0\0\8\8",
+    ["a pickle of Python"] = "\128\2}q\0X\1\0\0\0",
+    ["a .npy file, which pg.load reads"] = "\147NUMPY\1\0v\0",
+    ["an HDF5 file"] = "\137HDF\r\n\26\n\0\0", ["a gzip archive"] = "\31\139\8\0\0\0\0\0\0\3",
+    ["a PNG image"] = "\137PNG\r\n\26\n\0\0\0\rIHDR", ["a JPEG image"] = "\255\216\255\224\0\16JFIF",
+    JSON = '{"a": [1, 2]}', text = "weights of the model\n",
+  } do
+    local file = t.write(t.tmp("weights.safetensors"), bytes)
+    t.error_contains(function() net:load_parameters(file) end, "at byte 0: not a safetensors file, but " .. kind .. " (expected safetensors, in")
+    t.error_contains(function() pg.load(file) end, kind)
+  end
+  local file = t.write(t.tmp("weights.safetensors"), "\1\2\3\4\5\6\7\8\9")
+  t.error_contains(function() net:load_parameters(file) end, "the header length is 578437695752307201, not from 2 to 100000000")
+end)
