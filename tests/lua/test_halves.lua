@@ -322,3 +322,21 @@ t.test("a step needs little more than the parameters, their gradients and what f
   -- The results of the convolutions and of tanh take 33.6 MB together, the last weight and its gradient 8.4.
   t.check(peak < 49e6, ("%.1f MB"):format(peak / 1e6))
 end)
+
+t.test("gradients of a loop's captures keep the terms of many steps", function()
+  t.skip_in("nofuse", "the pass that gathers gradients is off")
+  for _, dtype in ipairs{"float16", "bfloat16"} do
+    local x, b = pg.linspace(0.5, 1, 3000):reshape{1000, 3}:to(dtype), pg.tensor({0.5, 0.25, 2}, {dtype = dtype})
+    local function gradient(type)
+      local v = b:to(type):attach_grad()
+      local function body(row, s) s = s * 0.5 + row * v return s, s end
+      local y = pg.record(function()
+        local outs, s = pg.foreach(body, x:to(type), pg.zeros({3}, {dtype = type}))
+        return outs:sum() + pg.loop(1000, function(_, a) return a * 0.5 + v end, s):sum()
+      end)
+      y:backward()
+      return v.grad:float()
+    end
+    t.close(gradient(dtype), gradient("float32"), {rtol = dtype == "float16" and 4e-3 or 0.03, atol = 0})
+  end
+end)

@@ -3,9 +3,10 @@
 //
 // The pass applies to a carry that starts from zeros, that only its own sum reads, and to which each step adds:
 // products of two matrices that both differ from step to step, scatters of index_select_backward, or sums of values
-// whose rows are available anyway (so a bias is gathered with its weight). The rows of steps that did not run are zeros
-// and add nothing. A new stack has at most 512 MiB. The terms are added in another order: results differ by a few units
-// in the last place of the largest term, and a zero sum may have another sign.
+// whose rows are available anyway (so a bias is gathered with its weight) or have 16 bits: a sum of these would lose
+// the terms of later steps. The rows of steps that did not run are zeros and add nothing. A new stack has at most 512
+// MiB. The terms are added in another order: results differ by a few units in the last place of the largest term, and a
+// zero sum may have another sign.
 #include <algorithm>
 
 #include "graph/passes/loop/loop.h"
@@ -131,7 +132,7 @@ class Gather {
       if (!n.is<"reshape_to">() && !n.is<"permute">()) break;
       term.views.push_back(at.node);
     }
-    if (!after.has_rows(value)) return std::nullopt;
+    if (!may_sum(value)) return std::nullopt;
     Term whole;
     whole.value = value;
     whole.shape = shape(value);
@@ -163,6 +164,11 @@ class Gather {
 
   bool may_stack(const Operand& operand) const {
     return after.has_rows(operand) || affordable(loop.body.type(operand), loop.form().limit);
+  }
+
+  bool may_sum(const Operand& operand) const {
+    if (after.has_rows(operand)) return true;
+    return is_half(loop.body.type(operand).dtype) && !after.is_same(operand) && may_stack(operand);
   }
 
   static int64_t attr(const Node& n, const char* name) {
