@@ -3,7 +3,7 @@
 //
 // Not folded: ops with an effect or random state, ops that do not run on the CPU, filled tensors (`full`, which
 // pointwise kernels take as a number), results that need more memory than kFoldBytes and than the constants they
-// replace, and ops that reject the values (the run raises the same error).
+// replace, ops that reject the values (the run raises the same error), and ops that make a NaN.
 #include "graph/passes/evaluate.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/rewrite.h"
@@ -74,6 +74,7 @@ bool is_pure(const Node& node) {
 
 std::optional<Values> evaluate(const Node& node, std::span<const Value> inputs) try {
   Context ctx;
+  ctx.detect_anomaly = !inputs.empty();  // the run makes the NaN, where pg.autograd.detect_anomaly finds it
   SmallVector<Value, 4> in(inputs);
   Values out = apply(ctx, *node.op, in, node.attrs.size() ? node.attrs : make_attrs(*node.op));
   for (Value& v : out) v = to_contiguous(ctx, v.detached());

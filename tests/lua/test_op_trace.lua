@@ -171,6 +171,17 @@ t.test("detect_anomaly in a graph names the op, the line and the ranges", functi
   t.check(e:find("test_op_trace.lua:" .. line .. ": log: made a NaN: x = float32 2 in -0.5..2; out = ", 1, true), e)
 end)
 
+t.test("detect_anomaly in a graph finds what is computed before the run", function()
+  t.check(anomaly(pg.jit(function() return pg.tensor{-1}:sqrt() end)):find("sqrt: made a NaN: x = float32 1 in -1..-1", 1, true))
+  local x = pg.ones(2):attach_grad()
+  local bad = pg.autograd.Function{
+    name = "bad",
+    forward = function(_, a) return a * 2 end,
+    backward = function(_, dy) return dy / 0 * 0 end,
+  }
+  anomaly(pg.jit(function() pg.record(function() return bad(x):sum() end):backward() end))
+end)
+
 -- Summaries ---------------------------------------------------------------------------------------------------------------
 
 local function conv_net()
