@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "graph/exec/exec.h"
 #include "tensor/rule.h"
 #include "vm/args.h"
 #include "vm/trace.h"

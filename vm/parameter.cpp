@@ -1,5 +1,4 @@
 // Parameters: boxes with Lua fields that may have no value yet.
-
 #include "vm/args.h"
 #include "vm/bindings.h"
 #include "vm/trace.h"
