@@ -6,6 +6,7 @@ local graph = core.require("graph")
 local param = core.require("param")
 local sets = core.require("nn.parameters")
 local hint = core.require("support.namespace").hint
+local owner_of = core.require("nn.block_call").owner_of
 local native = core.graph
 
 local SymbolBlock = HybridBlock:extend("SymbolBlock")
@@ -63,6 +64,14 @@ local function override(model, values, params)
   return out
 end
 
+-- Makes the function that runs the graph on fields of the block. A copy of the block gets its own at its first call.
+local function set_run(block)
+  local model = block._model
+  local run = graph.caller("SymbolBlock", model, native.program(model), block._boxes, block, block._names)
+  rawset(block, "_run", run)
+  owner_of[run] = block
+end
+
 -- Makes the parameters fields of the block, from which each call fetches them; boxes holds the other tensors.
 local function set_up(block, model, values)
   local names, boxes, arguments = {}, make_boxes(block, model, values), {}
@@ -74,7 +83,7 @@ local function set_up(block, model, values)
   rawset(block, "_model", model)
   rawset(block, "_boxes", boxes)
   rawset(block, "_names", names)
-  rawset(block, "_run", graph.caller("SymbolBlock", model, native.program(model), boxes, block, names))
+  set_run(block)
 end
 
 --- nn.SymbolBlock(outputs, inputs[, params]) makes a block that runs a graph. outputs and inputs are symbols
@@ -88,7 +97,12 @@ function SymbolBlock:init(outputs, inputs, params)
   set_up(self, g._model, values)
 end
 
-function SymbolBlock:forward(...) return self._run(...) end
+local function run_of(block)
+  if owner_of[block._run] ~= block then set_run(block) end
+  return block._run
+end
+
+function SymbolBlock:forward(...) return core.unlogged(run_of, self)(...) end
 
 -- What to write for a block of imports without the file of its parameters.
 local function with_file(json)

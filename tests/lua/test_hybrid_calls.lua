@@ -387,3 +387,19 @@ t.test("a copy of a recurrent cell unrolls its own parameters", function()
   for _, p in copy:parameters() do p:zero_() end
   t.equal({unroll(copy), unroll(cell)}, {0, before})
 end)
+
+t.test("a copy of a SymbolBlock runs on its own parameters", function()
+  local dense = nn.Dense(1, {in_units = 2})
+  dense:initialize("ones")
+  local x, data = pg.ones(1, 2), pg.symbol("data", {shape = {1, 2}})
+  for _, hybridized in ipairs{false, true} do
+    local net = nn.SymbolBlock(dense(data), data)
+    if hybridized then net:hybridize() end
+    t.equal(net(x):item(), 2)
+    local copy = deep_copy(net, {})
+    copy.weight:fill_(3)
+    t.equal({copy(x):item(), net(x):item()}, {6, 2})
+    pg.record(function() return copy(x):sum() end):backward()
+    t.equal({copy.weight.grad, net.weight.grad}, {{{1, 1}}, {{0, 0}}})
+  end
+end)
