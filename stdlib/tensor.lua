@@ -38,6 +38,7 @@ function methods.tap(x, f)
   args.tensor_self("tap", x)
   args.callable("tap", "f", f)
   if core.tracing() then
+    core.require("hybrid.run_hooks").escape(f)
     core.ops._call_value(core.detach(x), {callback = core.callback(f)})
   else
     f(x)

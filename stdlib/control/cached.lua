@@ -207,8 +207,23 @@ local function is_same_code(site, functions)
   return true
 end
 
+-- Functions that a graph of the site calls in each run read the variables of the call's functions.
+local function tie(site, call)
+  for f, list in next, site.ties do
+    for _, t in ipairs(list) do inspect.join(f, t.index, call.functions[t.own[1]], t.own[2]) end
+  end
+end
+
+local function add_ties(site, ties)
+  for _, t in ipairs(ties) do
+    site.ties[t.f] = site.ties[t.f] or {}
+    table.insert(site.ties[t.f], {index = t.index, own = t.own})
+  end
+end
+
 local function make_site(f, functions)
-  local site = {f = f, seen = setmetatable({}, {__mode = "v"}), code = {}, inner = setmetatable({}, {__mode = "v"}), had = {}}
+  local site = {f = f, seen = setmetatable({}, {__mode = "v"}), code = {}, inner = setmetatable({}, {__mode = "v"}), had = {},
+                ties = setmetatable({}, {__mode = "k"})}
   for i, g in ipairs(functions) do site.seen[i], site.code[i] = g, code_of(g) end
   local name = functions[1] and inspect.where(functions[1]) or "a call"
   site.cache = caches.new{
@@ -216,6 +231,7 @@ local function make_site(f, functions)
     code = function() return code_and_names(site) end,
     body = function() return traced_call(site) end,
     on_exec = function(exec) site.exec = exec end,
+    on_trace = function(entry) add_ties(site, entry.ties) end,
   }
   return site
 end
@@ -364,8 +380,10 @@ function cached.call(f, ...)
   site = site_for(site, list, n, call.functions)
   local outer = site.call
   site.call = call
+  tie(site, call)
   local results = pack(xpcall(site.exec, core.keep_traceback, n, unpack(list, 1, n)))
   site.call = outer
+  if outer then tie(site, outer) end
   if not results[1] then core.reraise(results[2]) end
   return finish(call, unpack(results, 2, results.n))
 end

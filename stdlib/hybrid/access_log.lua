@@ -272,6 +272,28 @@ function Log:made_cell(id)
   self.fresh_cells[id] = true
 end
 
+--- log:escape(f): later runs call f, as in pg.live, when it reads its variables. Objects in variables that the call made
+--- are those of this trace, so they are guarded by identity. Variables of the functions of a call site are collected in
+--- log.ties: {f =, index =, own =}, where own names the function of the site and its upvalue.
+function Log:escape(f)
+  if self.escaped[f] then return end
+  self.escaped[f], self.keyed[f] = true, true
+  if type(f) ~= "function" or kind_of(f) ~= "script" then return end
+  for i = 1, 255 do
+    local id = cell_of(f, i)
+    if not id then return end
+    local _, value = inspect.upvalue(f, i)
+    if self.own_cells[id] then
+      inspect.jit_off(f)  -- its variables will be joined to others: see inspect.join
+      self.ties[#self.ties + 1] = {f = f, index = i, own = self.own_cells[id]}
+    elseif self.fresh_cells[id] then
+      local kind = type(value)
+      if kind == "function" then self:escape(value)
+      elseif kind == "table" or kind == "userdata" or kind == "cdata" then self.keyed[value] = true end
+    end
+  end
+end
+
 -- Writes -------------------------------------------------------------------------------------------------------------------------
 
 local function note_write(node, key, before)
@@ -454,15 +476,15 @@ function log.new(options)
   local w = setmetatable({
     parent = not options.root and not options.code and models.log or nil,
     nodes = {}, node_of = {}, places = {}, functions = {}, cells = {}, variables = {}, keyed = {}, attributes = {},
-    fresh = setmetatable({}, {__mode = "k"}), fresh_cells = {}, outsiders = {}, epoch = core.graphs.epoch,
+    fresh = setmetatable({}, {__mode = "k"}), fresh_cells = {}, own_cells = {}, escaped = {}, ties = {}, outsiders = {}, epoch = core.graphs.epoch,
     is_tensor = options.is_tensor or core.is_tensor, serial = options.serial or serial, mark = options.mark or inspect.next_serial(),
   }, Log)
   if type(options.root) == "table" then add_node(w, options.root, nil, options.label or "self") end
-  for _, f in ipairs(options.code or none) do
+  for k, f in ipairs(options.code or none) do
     for i = 1, 255 do
       local id = cell_of(f, i)
       if not id then break end
-      w.fresh_cells[id] = true
+      w.fresh_cells[id], w.own_cells[id] = true, w.own_cells[id] or {k, i}
     end
   end
   add_arguments(w, options.n or 0, options.arguments, options.names)

@@ -7,10 +7,10 @@ local run_hooks = {}
 local hooks                       -- those of the trace in progress
 
 --- run_hooks.collect([named]) starts the list of hooks of a trace. run_hooks.finish() ends it -> {before = {f, …}, after
---- = {f, …}, deliveries = {{f =, values =}, …}, kept = {tensor, …}, notes =, read = the set of functions passed to pg.live}. With a list `named` the trace is of an export: no
---- hook will run, and run_hooks.name adds to the list.
+--- = {f, …}, deliveries = {{f =, values =}, …}, kept = {tensor, …}, notes =, read = the set of functions passed to pg.live,
+--- escaped = {f, …}}. With a list `named` the trace is of an export: no hook will run, and run_hooks.name adds to the list.
 function run_hooks.collect(named)
-  hooks = {before = {}, after = {}, ends = {}, deliveries = {}, kept = {}, notes = {}, read = {}, named = named, names = {}, recording = core.is_recording()}
+  hooks = {before = {}, after = {}, ends = {}, deliveries = {}, kept = {}, notes = {}, read = {}, escaped = {}, named = named, names = {}, recording = core.is_recording()}
 end
 function run_hooks.finish()
   local done = hooks
@@ -35,6 +35,9 @@ function run_hooks.deliver(f, values) table.insert(hooks.deliveries, {f = f, val
 --- run_hooks.keep(x): if the traced function returns or assigns the tensor x, which it made, no pg.scope frees x, in
 --- later runs either.
 function run_hooks.keep(x) table.insert(hooks.kept, x) end
+
+--- run_hooks.escape(f): each run of the program calls the function f of the script.
+function run_hooks.escape(f) if hooks then table.insert(hooks.escaped, f) end end
 
 --- run_hooks.ended(…) calls these functions and returns its arguments.
 function run_hooks.ended(...)
@@ -113,6 +116,7 @@ function run_hooks.number(f)
   end
   if not run_hooks.tracing() or hooks.named then return core.ops.tensor(read()) end
   hooks.read[f] = true
+  run_hooks.escape(f)
   local key = type(f) == "function" and prototype(f) or f  -- each trace makes a new closure of the same prototype
   local t = core.number_table(1, 1)
   run_hooks.before_run(function() core.set_numbers(t, run_hooks.ask(key, read)) end)

@@ -360,7 +360,7 @@ local function finish_entry(cache, w, t, changes, templates, n, attempt, hooks)
       for _, p in ipairs(boxes.places[c.box] or {}) do c.given = c.given or place.is_given(p) end
     end
   end
-  local entry = {cache = cache, hits = 0, program = program, reasons = guards.reasons, n = n, functions = w.functions}
+  local entry = {cache = cache, hits = 0, program = program, reasons = guards.reasons, n = n, functions = w.functions, ties = w.ties}
   entry.captured, entry.inputs = known, captured
   entry.compares, entry.asks = #guards.items, hooks.before[1] ~= nil
   entry.exec = guard.build{
@@ -412,11 +412,13 @@ function trace.run(cache, n, arguments, attempt)
   logs.roll_back(w, changes)
   if not results[1] then core.reraise(results[2]) end
   if not results[2] then
-    if results[4] then return nil, "a gradient in it flows through a tensor that was computed before the call" end
+    if results[4] == true then return nil, "a gradient in it flows through a tensor that was computed before the call" end
+    if results[4] then return nil, results[4] end
     core.reraise(results[3])
   end
   local templates = build_templates(w, results[3], changes, results, mark, hooks)
   if templates.problem then return nil, templates.problem end
+  for _, f in ipairs(hooks.escaped) do w:escape(f) end
   warn_of_outsiders(cache, w)
   apply_paths(cache, w)
   return finish_entry(cache, w, results[3], changes, templates, n, attempt, hooks)
