@@ -42,7 +42,8 @@ runtime.synchronize = core.synchronize
 --- Random streams do not change.
 --- Example: pg.warm_up(pg.nn.Flatten(), pg.ones(2, 3, 4))
 function runtime.warm_up(...) core.require("warm_up").run(...) end
---- pg.manual_seed(seed) restarts the default random stream.
+--- pg.manual_seed(seed) restarts the default random stream. A hybridized block or jitted function that calls it, or makes or
+--- seeds a Generator, runs as plain Lua, with a warning.
 runtime.manual_seed = core.manual_seed
 --- pg.Generator(seed) -> a separate random stream, for the option `generator` of random ops.
 --- Example: return pg.randn(3, {generator = pg.Generator(7)})

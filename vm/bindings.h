@@ -26,9 +26,6 @@ void open_hidden(lua_State* L, State& state);  // core.hide, core.shown: values 
 void open_terminal(lua_State* L, State& state);  // core.is_terminal and friends, core.clock
 void open_library(lua_State* L, State& state);   // core.require, embedded files
 
-// Lists a generator that the state uses besides the default one, so that random_streams includes it.
-void note_generator(State& state, Ref<Generator> generator);
-
 // The text of tostring(x).
 std::string printed(const Value& value);
 

@@ -177,12 +177,8 @@ int model_of(lua_State* L, State& state) {
 
 std::vector<Ref<Generator>> new_generators(State& state, const Model& model) {
   std::vector<Ref<Generator>> out;
-  for (const ModelGenerator& generator : model.generators) {
-    out.push_back(generator.is_default ? state.ctx.generator : Ref<Generator>(new Generator(0)));
-    if (generator.is_default) continue;
-    out.back()->set_state(generator.state);
-    note_generator(state, out.back());
-  }
+  for (const ModelGenerator& generator : model.generators)
+    out.push_back(generator.is_default ? state.ctx.generator : state.new_generator(generator.state));
   return out;
 }
 

@@ -183,7 +183,8 @@ Values run_call(State& state, const Call& call, std::span<Box* const> boxes) {
     return write < 0 ? nullptr : &leaf_of(*boxes[size_t(call.writes[size_t(write)].box)])->grad->value;
   };
   const Spare spare(old_gradient);
-  Values out = call.program->run(state.ctx, lease.inputs, lends ? &spare : nullptr);
+  const Ref<Program> first = std::exchange(call.first, {});
+  Values out = (first ? first : call.program)->run(state.ctx, lease.inputs, lends ? &spare : nullptr);
   if (state.ctx.suspensions != suspensions) check_unchanged(call, boxes);
   check_gradients(call, boxes, out);
   lease.finish();

@@ -202,10 +202,10 @@ int32_t TraceSession::input_of(lua_State* L, int i) {
   return int32_t(captured.size()) - 1;
 }
 
-void TraceSession::refuse(const std::string& why) {
-  plain = true;
-  if (failed.empty()) failed = why;
-  throw Error(why);
+void TraceSession::refuse(const std::string& why, const std::string& error) {
+  plain = why;
+  if (failed.empty()) failed = error;
+  throw Error(error);
 }
 
 std::string TraceSession::position() {

@@ -114,8 +114,9 @@ struct Dynamics {
   int walks = 0;                         // the number of running backward calls
   int nested_calls = 0;                  // the number of running NestedCalls
   int callbacks = 0;                     // the number of running functions that graphs or backward have called
-  uint64_t recompute_from = 0;  // while pg.checkpoint recomputes, boxes with lower serials keep their value; 0: off
-  StoredError stored_error;     // the last error that passed through the library
+  uint64_t recompute_from = 0;   // while pg.checkpoint recomputes, boxes with lower serials keep their value; 0: off
+  RandomKey* outside = nullptr;  // while bodies run as plain Lua: the state of the default generator outside of them
+  StoredError stored_error;      // the last error that passed through the library
 };
 
 class Job;
@@ -153,14 +154,15 @@ class State : public Dynamics {
   uint64_t next_box = 1;  // serial number of the next box
   std::unordered_map<const Buffer*, std::vector<uint32_t>> views;  // slots of views, counted from 1; see note_view
   std::vector<ViewSlot> view_slots;
-  std::vector<uint32_t> free_view_slots;  // its capacity covers all slots
+  std::vector<uint32_t> free_view_slots;   // its capacity covers all slots
+  std::vector<Ref<Generator>> generators;  // all but the default one; new_generator removes those that nobody uses
+  size_t next_generators = 8;              // it does so at this number
   bool gc_stress = false;
   Device default_device;  // of tensors that scripts make without naming a device; only tests set it
   bool collecting = false;
   double collector_share = 0;                            // of the time, over the last steps
   std::chrono::steady_clock::time_point last_step = {};  // the end of the last one
   std::vector<std::unique_ptr<Observer>> observers;      // the last one is that of ctx
-  std::vector<Ref<Generator>> generators;                // all in use, and some dead ones; see note_generator
 
   int64_t live_bytes = 0;     // bytes held by boxes of this state
   int64_t pending_bytes = 0;  // bytes allocated since the collector's last step; negative while no step is due
@@ -172,6 +174,8 @@ class State : public Dynamics {
 
   // Sets the flags of ctx for the running coroutine. Called at each entry that applies ops.
   void update_modes();
+
+  Ref<Generator> new_generator(RandomKey key);
 
   void adopt(HostedFunction& function, TapeNode& node);
   void disown(HostedFunction& function);

@@ -61,7 +61,7 @@ class Tracing {
   bool anomaly_;
 };
 
-// trace(f, n, …) → ok, then the trace and the results of f, or the error and whether f can only run as plain Lua. f
+// trace(f, n, …) → ok, then the trace and the results of f, or the error and, if f can only run as plain Lua, why. f
 // cannot yield across this frame.
 int trace_function(lua_State* L, State& state) {
   state.update_modes();
@@ -92,11 +92,12 @@ int trace_function(lua_State* L, State& state) {
     return lua_gettop(L);
   }
   lua_pushboolean(L, false);
-  if (status && (session.plain || session.failed == "error"))
+  if (status && (!session.plain.empty() || session.failed == "error"))
     lua_pushvalue(L, -2);
   else
     lua_pushstring(L, session.failed.c_str());
-  lua_pushboolean(L, session.plain);
+  if (session.plain.empty()) return 2;
+  lua_pushstring(L, session.plain.c_str());
   return 3;
 }
 
@@ -225,7 +226,8 @@ void leave_unrecorded(Graph& graph) {
   }
 }
 
-std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> results, Program::Options options) {
+std::unique_ptr<Call> make_call(TraceSession& session, const Ref<Generator>& generator, std::vector<int32_t> results,
+                                Program::Options options) {
   // A backward inside the trace has consumed what was recorded.
   const bool differentiates = std::any_of(session.graph.nodes.begin(), session.graph.nodes.end(),
                                           [](const Node& node) { return node.kind == NodeKind::kGradient; });
@@ -275,6 +277,7 @@ std::unique_ptr<Call> make_call(TraceSession& session, std::vector<int32_t> resu
   call->recording = session.guards_recording;
   call->training = session.guards_training;
   call->records = records;
+  call->first = first_program(session, generator, options);
   call->program = Ref<Program>(new Program(session.graph, session.generators, std::move(options)));
   return call;
 }
@@ -288,7 +291,7 @@ int finish_trace(lua_State* L, State& state) {
     if (option(L, 2, "static_alloc")) options.static_alloc = lua_toboolean(L, -1), lua_pop(L, 1);
     if (option(L, 2, "static_shape")) options.static_shape = lua_toboolean(L, -1), lua_pop(L, 1);
   }
-  push_program(L, make_call(*handle.session, *handle.results, std::move(options)));
+  push_program(L, make_call(*handle.session, state.ctx.generator, *handle.results, std::move(options)));
   delete std::exchange(handle.session, nullptr);
   return 1;
 }
@@ -405,8 +408,10 @@ int run_untraced(lua_State* L, State& state) {
   const Ref<Generator> generator = state.ctx.generator;
   const uint64_t ahead = trace ? ticks_so_far(*trace, generator) : 0;
   move_ticks(generator, ahead);
+  const uint64_t start = generator->state().tick;
   Interpreter* const interpreter = std::exchange(state.ctx.interpreter, &eager_interpreter());
   const int status = protected_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  if (ahead > 0 && generator->state().tick != start) trace->drawn.push_back({ahead, generator->state().tick - start});
   move_ticks(generator, -ahead);
   state.trace = trace;
   state.paused_trace = paused;
@@ -415,6 +420,13 @@ int run_untraced(lua_State* L, State& state) {
   if (status == 0) return lua_gettop(L);
   note_reraise(L, state);
   return lua_error(L);
+}
+
+// made_here(x) → whether a function that is being traced has made the tensor.
+int made_here(lua_State* L, State& state) {
+  const Box* box = to_box(L, state, 1);
+  lua_pushboolean(L, box && state.trace && state.trace->made(*box));
+  return 1;
 }
 
 // tracing() → whether a function is traced, and whether the trace is in the body of a branch, loop or backward
@@ -431,6 +443,7 @@ void open_trace(lua_State* L, State& state) {
   register_functions(L, state,
                      {{"trace", entry<trace_function>},
                       {"tracing", entry<is_tracing>},
+                      {"made_here", entry<made_here>},
                       {"outside_zeros", entry<outside_zeros>},
                       {"number_table", entry<number_table>},
                       {"set_numbers", entry<set_numbers>},

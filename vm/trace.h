@@ -49,6 +49,7 @@ class TraceSession final : public GraphBuilder {
   // Called before the binding uses the value of a box or rebinds it.
   void touch(lua_State* L, Box& box, int i);  // i: the stack index of the box
   bool is_captured(const Box& box) const { return places_.count(&box) > 0; }
+  bool made(const Box& box) const { return box.serial >= first_box_; }  // whether the traced function made it
   bool fresh(TapeNode& leaf);
   void set_fresh(TapeNode& leaf, bool fresh);
 
@@ -66,7 +67,7 @@ class TraceSession final : public GraphBuilder {
 
   Value read_gradient(TapeNode& leaf) override;
   void write_gradient(TapeNode& leaf, Value gradient) override;
-  [[noreturn]] void refuse(const std::string& why) override;
+  [[noreturn]] void refuse(const std::string& why, const std::string& error) override;
   std::string position() override;
   Mode training_mode(Context& ctx) override;
   Mode recording_mode(Context& ctx) override;
@@ -89,9 +90,14 @@ class TraceSession final : public GraphBuilder {
   std::vector<char> read_only;  // by result of run: Box::read_only
   std::optional<bool> guards_recording, guards_training;
   bool records = false;  // a result was recorded inside, although the call was not recorded
-  std::string failed;    // the first error that fails the trace even if the script catches it
-  bool plain = false;    // the function can only run as plain Lua: see refuse
-  Reference boxes;       // a Lua table: index in `captured` → tensor
+  // Numbers that run_untraced has drawn from the default generator after the first `at` ticks of the trace.
+  struct Drawn {
+    uint64_t at, count;
+  };
+  std::vector<Drawn> drawn;
+  std::string failed;  // the first error that fails the trace even if the script catches it
+  std::string plain;   // why the function can only run as plain Lua, if it can: see refuse
+  Reference boxes;     // a Lua table: index in `captured` → tensor
 
  private:
   void capture(lua_State* L, Box& box, int i);
@@ -174,6 +180,7 @@ struct ProgramCall {
     GradReq req;  // the grad_req with which the trace wrote the gradient
   };
   Ref<Program> program;
+  mutable Ref<Program> first;            // for the call that was traced, if it needs one of its own
   int32_t boxes = 0;                     // the number of tensors that a call passes
   std::vector<int32_t> unrequested;      // tensors with grad_req "null" in a trace that computes gradients
   std::vector<int32_t> without_history;  // in a trace whose gradients might flow out of it through a history of these
@@ -189,6 +196,12 @@ struct ProgramCall {
   bool of_model = false;  // whether the lines of its graph are those of a script that made a model: see error_of_caller
   bool records = false;   // whether its results have gradients even if the call is not recorded
 };
+
+// Returns a program for the call that was traced, if it needs one of its own, else null. Parameters have drawn their
+// initial values from the generator while the function was traced, and its ops run after that. Those before such a draw
+// in the script have earlier ticks in the run of this call, as they have eagerly.
+Ref<Program> first_program(const TraceSession& session, const Ref<Generator>& generator,
+                           const Program::Options& options);
 
 // Pushes the results among the outputs of a run and returns their number. share: see push_results.
 int push_call_results(lua_State* L, State& state, const ProgramCall& call, Values out, int share = 1);

@@ -332,11 +332,12 @@ Value GraphBuilder::fresh_input(Context& ctx, const Value& value) {
 
 void GraphBuilder::link_leaf(const Value& value, TapeNode* leaf) { leaves_[leaf] = value; }
 
-void GraphBuilder::refuse(const std::string& why) {
-  if (parent_) parent_->refuse(why);
-  throw Error(why);
+void GraphBuilder::refuse(const std::string& why, const std::string& error) {
+  if (parent_) parent_->refuse(why, error);
+  throw Error(error);
 }
 
+constexpr const char* kFlowsOut = "a gradient in it flows through a tensor that was computed before the call";
 constexpr const char* kOutside =
     "this gradient flows through a tensor that was computed before the traced function; compute the tensor in it, or "
     "take the gradient outside of it";
@@ -344,7 +345,7 @@ constexpr const char* kOutside =
 Value GraphBuilder::value_of(TapeNode* leaf) {
   const auto found = leaves_.find(leaf);
   if (found == leaves_.end() && parent_) return parent_->value_of(leaf);
-  if (found == leaves_.end()) refuse(kOutside);
+  if (found == leaves_.end()) refuse(kFlowsOut, kOutside);
   return found->second;
 }
 
@@ -365,7 +366,7 @@ void GraphBuilder::check_inside(std::span<const Value> heads, std::span<const Va
   const auto own = std::find_if(sequences_.begin(), sequences_.end(), [](uint64_t n) { return n > 0; });
   const uint64_t start = own == sequences_.end() ? ~uint64_t(0) : *own;
   const auto outside = [this](const TapeNode* node) { return outside_of(node); };
-  if (leads_outside(heads, wanted, {start, first, outside})) refuse(kOutside);
+  if (leads_outside(heads, wanted, {start, first, outside})) refuse(kFlowsOut, kOutside);
 }
 
 Values GraphBuilder::gradient(Context& ctx, std::span<const Value> heads, std::span<const Value> cotangents,

@@ -74,8 +74,9 @@ class GraphBuilder : public Tracer {
   // Records that the script read this property of a type.
   virtual void guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer);
 
-  // The function that is traced does what no graph can hold. Throws.
-  [[noreturn]] virtual void refuse(const std::string& why);
+  // The function that is traced does what no graph can hold. Throws the error. why: for the warning that it runs as
+  // plain Lua.
+  [[noreturn]] virtual void refuse(const std::string& why, const std::string& error);
 
   // Called for each node of a trace. The defaults are those of the parent.
   virtual std::string position() { return parent_ ? parent_->position() : std::string(); }

@@ -361,22 +361,6 @@ if debug then
   end
 end
 
--- Generators. A graph knows only how many numbers it draws from each, so a call that seeds one runs again, as plain Lua.
-local generator = inspect.raw_metatable(core.Generator(0)).__index
-for f, why in pairs{[core.manual_seed] = "seeds random numbers", [generator.seed] = "seeds a Generator", [generator.set_state] = "sets the state of a Generator"} do
-  models[f] = function(_, ...)
-    if not lib.log then return f(...) end
-    lib.log:refuse("it " .. why)
-    return (...)
-  end
-end
-for f, why in pairs{[core.Generator] = "makes a Generator (make it before the call)", [generator.state] = "reads the state of a Generator"} do
-  models[f] = function(_, ...)
-    if lib.log then lib.log:refuse("it " .. why) end
-    return f(...)
-  end
-end
-
 -- The rest -----------------------------------------------------------------------------------------------------------------------
 
 local function add(to, t, names)

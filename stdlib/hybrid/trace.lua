@@ -412,7 +412,6 @@ function trace.run(cache, n, arguments, attempt)
   logs.roll_back(w, changes)
   if not results[1] then core.reraise(results[2]) end
   if not results[2] then
-    if results[4] == true then return nil, "a gradient in it flows through a tensor that was computed before the call" end
     if results[4] then return nil, results[4] end
     core.reraise(results[3])
   end

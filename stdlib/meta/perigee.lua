@@ -8815,7 +8815,8 @@ function pg.loop(count, body, state, options) end
 ---@return any
 function pg.lstm(x, states, weights, options) end
 
----pg.manual_seed(seed) restarts the default random stream.
+---pg.manual_seed(seed) restarts the default random stream. A hybridized block or jitted function that calls it, or makes or
+---seeds a Generator, runs as plain Lua, with a warning.
 ---@param seed any
 ---@return any
 function pg.manual_seed(seed) end

@@ -39,9 +39,19 @@ local function fill_in(block, ...)
   end
 end
 
--- Inside a trace the parameters get their values outside of it, and the shapes read here are not guarded.
+-- Whether the traced function has made a parameter of the block, so that each call makes one.
+local function is_made_here(block)
+  for _, entry in ipairs(discover.entries(block)) do
+    if entry.kind == "param" and core.made_here(entry.value) then return true end
+  end
+  return false
+end
+
+-- Inside a trace the parameters get their values outside of it, and the shapes read here are not guarded. In a body that
+-- runs as plain Lua they draw them outside of it, as if it was traced.
 local function prepare(block, ...)
-  if core.tracing() then return core.untraced(fill_in, block, ...) end
+  if core.tracing() and not core.unlogged(is_made_here, block) then return core.untraced(fill_in, block, ...) end
+  if core.in_streams() then return core.outside_streams(fill_in, block, ...) end
   return fill_in(block, ...)
 end
 core.introspect.jit_off(prepare)  -- see hybrid/trace.lua

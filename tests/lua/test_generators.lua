@@ -25,11 +25,24 @@ t.test("a checkpoint draws the same numbers again", function()
   local function plain(f, x) return f(x) end
   local function nested(f, x) return pg.checkpoint(function(a) return pg.checkpoint(f, a) * 2 end, x) / 2 end
   local expected = with_both(function(generator) return gradients(generator, plain) end)
-  for _, wrap in ipairs{pg.checkpoint, nested} do
+  local function jitted(f, x) return pg.checkpoint(pg.jit(f), x) end
+  for _, wrap in ipairs{pg.checkpoint, nested, jitted} do
     for _, found in ipairs{with_both(function(generator) return gradients(generator, wrap) end)} do
       for i, x in ipairs(expected) do t.close(found[i], x) end
     end
   end
+end)
+
+t.test("a checkpoint draws the numbers of an imported graph again", function()
+  local generator = pg.Generator(4)
+  local net = pg.nn.block{forward = function(_, x) return x * pg.rand(3, {generator = generator}) end}
+  net(pg.ones(3))
+  local path = t.tmp("generators")
+  local imported = pg.nn.SymbolBlock.imports(net:export(path), nil, path .. ".safetensors")
+  local w = pg.ones(3):attach_grad()
+  local y = pg.record(function() return pg.checkpoint(imported, w) end)
+  y:backward()
+  t.equal(w.grad, y)
 end)
 
 t.test("later backward calls of a checkpoint draw the same numbers too", function()
@@ -107,24 +120,72 @@ t.test("pg.debug draws the numbers of graphs", function()
   end
 end)
 
-t.test("a traced function that seeds random numbers or makes a generator runs as plain Lua", function()
-  local generator = pg.Generator(1)
-  for why, f in pairs{
-    ["makes a Generator"] = function(x) return x + pg.rand(2, {generator = pg.Generator(3)}) end,
-    ["seeds a Generator"] = function(x) return x + pg.rand(2, {generator = generator:seed(7)}) end,
-    ["sets the state of a Generator"] = function(x) generator:set_state(7, 2) return x + pg.rand(2, {generator = generator}) end,
-    ["reads the state of a Generator"] = function(x) return x + select(2, generator:state()) + pg.rand(2, {generator = generator:seed(1)}) end,
-    ["seeds random numbers"] = function(x)
-      local before = pg.rand(2)
-      pg.manual_seed(7)
-      return x + before * 0 + pg.rand(2)
-    end,
-  } do
-    local x, expected, jitted = pg.ones(2), {}, pg.jit(f)
-    for i = 1, 3 do expected[i] = f(x) end
-    generator:seed(1)
-    local found = {}
-    t.warns("runs as plain Lua from now on: it " .. why, function() for i = 1, 3 do found[i] = jitted(x) end end)
-    for i = 2, 3 do t.equal(found[i], expected[i], why .. " " .. i) end
+t.test("bodies advance only the generators that they draw from", function()
+  local function run(wrap)
+    local g, h = pg.Generator(4), pg.Generator(5)
+    pg.manual_seed(3)
+    local f = wrap(function()
+      return pg.cond(pg.tensor(false), function() return pg.rand(1, {generator = g}) end, function()
+        return pg.loop(4, function(i, s)
+          return s + pg.cond(i:gt(2), function() return pg.rand(1, {generator = h}) end, function() return pg.rand(1) end)
+        end, pg.rand(1, {generator = g}))
+      end)
+    end)
+    return {f(), f(), pg.rand(1), pg.rand(1, {generator = g}), pg.rand(1, {generator = h})}
   end
+  local expected = run(function(f) return f end)
+  t.close(run(pg.jit), expected)
+  t.close(run(function(f) return function() return pg.debug(f) end end), expected)
 end)
+
+t.test("pg.warm_up changes no generator", function()
+  local generator = pg.Generator(4)
+  pg.warm_up(function() return pg.rand(1, {generator = generator}) end)
+  t.equal(pg.rand(1, {generator = generator}), pg.rand(1, {generator = pg.Generator(4)}))
+end)
+
+-- Functions that no graph can repeat: why, and one that draws from the generator.
+local unrepeatable = {
+  ["makes a Generator"] = function(_, x) return x + pg.rand(2, {generator = pg.Generator(3)}) end,
+  ["seeds a Generator"] = function(generator, x)
+    local before = pg.rand(2, {generator = generator})
+    return x + before * 10 + pg.rand(2, {generator = generator:seed(7)})
+  end,
+  ["sets the state of a Generator"] = function(generator, x)
+    generator:set_state(7, 2)
+    return x + pg.rand(2, {generator = generator})
+  end,
+  ["reads the state of a Generator"] = function(generator, x) return x + select(2, generator:state()) + pg.rand(2, {generator = generator}) end,
+  ["seeds random numbers"] = function(_, x)
+    local before = pg.rand(2)
+    pg.manual_seed(7)
+    return x + before * 10 + pg.rand(2)
+  end,
+}
+
+for why, draw in pairs(unrepeatable) do
+  t.test("a traced function runs as plain Lua if it " .. why, function()
+    local function run(wrap)
+      local generator = pg.Generator(2)
+      pg.manual_seed(5)
+      local f, seen = wrap(function(x) return draw(generator, x) end), {}
+      for i = 1, 3 do seen[i] = f(pg.zeros(2)) end
+      return seen
+    end
+    local function as_block(f)
+      local net = pg.nn.block{forward = function(_, x) return f(x) end}
+      net:hybridize()
+      return net
+    end
+    local function repeated(f) return function(x) return pg.loop(2, function(_, h) return f(h) end, x) end end
+    local function debugged(f) return function(x) return pg.debug(f, x) end end
+    local function check(expected, wrap)
+      t.warns("runs as plain Lua from now on: it " .. why, function() t.equal(run(wrap), expected) end)
+    end
+    local expected = run(debugged)
+    t.equal(run(function(f) return f end), expected)
+    check(expected, pg.jit)
+    check(expected, as_block)
+    check(run(function(f) return debugged(repeated(f)) end), repeated)
+  end)
+end
