@@ -225,7 +225,7 @@ local function trace_anew(self, n, ...)
   if self.on_trace then self.on_trace(entry) end
   entry.inputs = nil
   insert(self, entry)
-  self.fresh = entry
+  self.fresh = {entry = entry, n = n, unpack(arguments, 1, n)}
   ask_again(self, entry, attempt)
   return first_run(self, entry, xpcall(entry.exec, core.keep_traceback, n, ...))
 end
@@ -254,6 +254,16 @@ local function promote(self, entry, position, hits, ...)
   return ...
 end
 
+-- Whether this is the call that the entry was traced for, and not one that was made while that call runs.
+local function is_first_call(fresh, entry, n, ...)
+  if not fresh or fresh.entry ~= entry or fresh.n ~= n then return false end
+  for i = 1, n do
+    local was, now = fresh[i], (select(i, ...))
+    if not rawequal(was, now) and (was == was or now == now) then return false end
+  end
+  return true
+end
+
 -- Called when an entry does not fit the call: tries the next entry. id: the number of the check that failed, 0 for the
 -- number of arguments, or a text from the program.
 local function miss(entry, id, n, ...)
@@ -261,7 +271,7 @@ local function miss(entry, id, n, ...)
   local order = self.order
   local position = 1
   while order[position] and order[position] ~= entry do position = position + 1 end
-  if self.fresh == entry then  -- the entry refuses the call that it was traced for
+  if is_first_call(self.fresh, entry, n, ...) then
     self.fresh = nil
     local words = explain(entry, id, {...}, n)
     run_eagerly(self, "a trace does not fit its own call: " .. words)

@@ -32,7 +32,6 @@ t.test("functions of a function in a body", function()
 end)
 
 t.test("a body that runs its own call site again", function()
-  t.may_warn("a trace does not fit its own call")
   local function run(depth, names)
     local name = "level " .. depth
     return pg.loop(2, function(_, h)
@@ -49,6 +48,21 @@ t.test("a body that runs its own call site again", function()
     run(2, names)
     t.equal(names, {"level 2", "level 1", "level 1", "level 2", "level 1", "level 1"})
   end
+end)
+
+t.test("a call site that other calls reach while a job runs it for the first time", function()
+  local function run(name, log, steps)
+    return pg.loop(steps, function(_, h)
+      h:tap(function() log[#log + 1] = name end)
+      return h * 1
+    end, pg.ones(1))
+  end
+  local own, other = {}, {}
+  local job = pg.job(function() run("job", own, 20) end)
+  while not job:step(1e-6) do run("host", other, 1) end
+  t.equal(#own, 20)
+  for _, name in ipairs(own) do t.equal(name, "job") end
+  for _, name in ipairs(other) do t.equal(name, "host") end
 end)
 
 t.test("a jitted function whose local variables hold other tables", function()
