@@ -341,6 +341,46 @@ t.test("layers and activations", function()
   end
 end)
 
+t.test("attributes that few exports have", function()
+  local inf = math.huge
+  local half, single = pg.tensor({1, 2}, {dtype = "float16"}), pg.tensor{3, 4}
+  gives("amp_multicast", {num_outputs = "2"}, {half, single}, {half:float(), single})
+  gives("amp_multicast", {num_outputs = "2", cast_narrow = "True"}, {single, half}, {single:half(), half})
+
+  local x = pg.tensor{{1, 2, 3}, {4, 6, 5}}
+  local masked = pg.tensor{{1, 2, -inf}, {4, 6, 5}}
+  gives("softmax", {axis = "-1", use_length = "True"}, {x, pg.tensor({2, 3}, {dtype = "int32"})}, masked:softmax())
+  gives("softmax", {axis = "0", use_length = "True"}, {x, pg.tensor({2, 1, 0}, {dtype = "int32"})},
+        pg.tensor{{1 / (1 + math.exp(3)), 1, 0}, {1 / (1 + math.exp(-3)), 0, 0}})
+  gives("log_softmax", {dtype = "float64"}, {x}, x:log_softmax():to("float64"))
+
+  local a, b = pg.randn(2, 3, 4), pg.randn(5, 2)
+  gives("dot", {transpose_a = "True", transpose_b = "True"}, {a, b}, pg.tensordot(a, b, {dims = {1}, dims_b = {2}}))
+  local c = pg.randn(3, 2, 4)
+  gives("dot", {transpose_b = "True"}, {a, c}, pg.tensordot(a, c, {dims = {3}, dims_b = {3}}))
+
+  local image = pg.randn(1, 2, 5, 5)
+  local window = image:abs():square():avg_pool2d({2, 2}, {stride = 2, padding = 1}) * 4
+  gives("Pooling", {kernel = "(2, 2)", stride = "(2, 2)", pad = "(1, 1)", pool_type = "lp", p_value = "2"}, {image}, window:sqrt())
+  gives("Pooling", {global_pool = "True", kernel = "(2, 2)", pool_type = "lp", p_value = "1"}, {image}, image:abs():sum({3, 4}, true))
+
+  local w = pg.randn(2, 3, 4, 4)
+  gives("Deconvolution", {kernel = "(4, 4)", stride = "(2, 2)", target_shape = "(9, 10)", num_filter = "3"}, {image, w},
+        image:conv_transpose2d(w, nil, {stride = 2, padding = {2, 1}, output_padding = {1, 0}}))
+
+  local up = image:interpolate{scale_factor = 2}
+  local larger = pg.randn(1, 1, 10, 10)
+  gives("UpSampling", {scale = "2", sample_type = "nearest", num_args = "2"}, {image, larger[{{}, {}, {1, 5}, {1, 5}}]},
+        pg.cat({up, larger[{{}, {}, {1, 5}, {1, 5}}]:interpolate{scale_factor = 2}}, 2))
+  gives("UpSampling", {scale = "2", sample_type = "nearest", num_args = "2", multi_input_mode = "sum"}, {image, larger:expand{1, 2, 10, 10}}, up + larger)
+  local kernel = pg.rand(2, 1, 4, 4)
+  gives("UpSampling", {scale = "2", sample_type = "bilinear", num_filter = "2", num_args = "2"}, {image, kernel},
+        image:conv_transpose2d(kernel, nil, {stride = 2, padding = 1, groups = 2}))
+  t.error_contains(function()
+    block_of("Deconvolution", {kernel = "(2, 2)", target_shape = "(90, 90)"}, 2)(image, pg.ones(2, 3, 2, 2))
+  end, "target_shape")
+end)
+
 t.test("recurrent layers", function()
   local function check(layer, mode, attrs)
     layer:initialize(pg.init.Uniform(0.5))

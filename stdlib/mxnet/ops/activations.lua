@@ -38,14 +38,24 @@ define("LeakyReLU", function(a)
   return make(a)
 end)
 
+-- What takes no part in a softmax. It is finite, so that a sample of length 0 has gradients.
+local lowest = {[ops.softmax] = -1e4, [ops.log_softmax] = -1e4, [ops.softmin] = 1e4}
+
 local function softmax(names, f)
   define(names, function(a)
     local dim, temperature = a:dim("axis", -1), a:number("temperature", 1)
-    local by_length = a:boolean("use_length", false)
-    if by_length then a:fail("use_length", "False") end
-    return function(x)
+    local by_length, dtype = a:boolean("use_length", false), a:dtype("dtype", false)
+    return function(x, lengths)
+      local within
       if temperature ~= 1 then x = x / temperature end
-      return f(x, dim)
+      if by_length then  -- zeros behind the length
+        local at = ops.cumsum(ops.ones_like(x, {dtype = "int64"}), dim)
+        within = ops.le(at, ops.unsqueeze(integers(lengths), dim))
+        x = ops.masked_fill(x, ops.logical_not(within), lowest[f])
+      end
+      local y = f(x, dim)
+      if within then y = ops.where(within, y, 0) end
+      return dtype and ops.to(y, dtype) or y
     end
   end)
 end

@@ -57,6 +57,21 @@ define("Cast cast amp_cast", function(a)
   return function(x) return ops.to(x, dtype) end
 end)
 
+-- All inputs in the widest of their dtypes, or in the narrowest.
+local widths = {float16 = 1, bfloat16 = 1, float32 = 2, float64 = 3}
+define("amp_multicast", function(a)
+  local sign = a:boolean("cast_narrow", false) and -1 or 1
+  return function(...)
+    local list = {...}
+    local chosen = list[1].dtype
+    for _, x in ipairs(list) do
+      if widths[x.dtype] and sign * widths[x.dtype] > sign * (widths[chosen] or 0) then chosen = x.dtype end
+    end
+    for i, x in ipairs(list) do list[i] = widths[x.dtype] and ops.to(x, chosen) or x end
+    return unpack(list)
+  end
+end)
+
 local function modulo(x, y)  -- 0 where y is
   if y == 0 then return ops.zeros_like(x) end
   local rest = ops.remainder(x, y)

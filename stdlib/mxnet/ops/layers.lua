@@ -33,19 +33,34 @@ local function window(a)
   return n, kernel, each
 end
 
+-- Returns a function of the input -> the options with which a transposed convolution has the size of the attribute
+-- target_shape, or nil without one.
+local function target_size(a, n, kernel, options)
+  local size = a:list("target_shape", {})
+  if not (size[1] and size[1] > 0) then return nil end
+  if #size ~= n then a:fail("target_shape", n .. " sizes") end
+  return function(x)
+    local o = {stride = options.stride, dilation = options.dilation, groups = options.groups, padding = {}, output_padding = {}}
+    for i = 1, n do
+      local extra = options.stride[i] * (x:size(i + 2) - 1) + options.dilation[i] * (kernel[i] - 1) + 1 - (size[i] or 0)
+      if not size[i] or extra < 0 then a:fail("target_shape", "at most the size without padding") end
+      o.padding[i], o.output_padding[i] = math.ceil(extra / 2), extra % 2
+    end
+    return o
+  end
+end
+
 local function convolution(names, op, transposed)
   define(names, function(a)
-    local n, _, each = window(a)
+    local n, kernel, each = window(a)
     local options = {stride = each("stride", 1), padding = each("pad", 0), dilation = each("dilate", 1), groups = a:number("num_group", 1)}
-    if transposed then
-      options.output_padding = each("adj", 0)
-      local size = a:list("target_shape", {})
-      for i, s in ipairs(size) do if s and s ~= 0 then a:fail("target_shape", "none; the size follows from pad and adj, place " .. i) end end
-    end
+    local target = transposed and target_size(a, n, kernel, options)
+    if transposed then options.output_padding = each("adj", 0) end
     local no_bias, convolve = a:boolean("no_bias", transposed or false), ops[op .. n .. "d"]
     return function(x, weight, bias)
-      if no_bias then return convolve(x, weight, options) end
-      return convolve(x, weight, bias, options)
+      local o = target and target(x) or options
+      if no_bias then return convolve(x, weight, o) end
+      return convolve(x, weight, bias, o)
     end
   end)
 end
@@ -58,17 +73,21 @@ local function all_positions(n)
   return dims
 end
 
-local reductions = {max = ops.amax, avg = ops.mean, sum = ops.sum, lp = false}
+local reductions = {max = ops.amax, avg = ops.mean, sum = ops.sum, lp = ops.norm}
 
-local function global_pool(kind)
+local function global_pool(kind, p)
   local reduce = reductions[kind]
-  return function(x) return reduce(x, all_positions(x:dim() - 2), true) end
+  return function(x)
+    local dims = all_positions(x:dim() - 2)
+    if p then return reduce(x, {p = p, dim = dims, keepdim = true}) end
+    return reduce(x, dims, true)
+  end
 end
 
 define("Pooling Pooling_v1", function(a)
   local kind = a:choice("pool_type", reductions, "max")
-  if kind == "lp" then a:fail("pool_type", "max, avg or sum") end
-  if a:boolean("global_pool", false) then return global_pool(kind) end
+  local p = kind == "lp" and a:count("p_value", nil, 1000)
+  if a:boolean("global_pool", false) then return global_pool(kind, p) end
   local n, kernel, each = window(a)
   local stride, padding = each("stride", 1), each("pad", 0)
   local full = a:choice("pooling_convention", {valid = true, full = true}, "valid") == "full"
@@ -79,8 +98,9 @@ define("Pooling Pooling_v1", function(a)
     return function(x) return (pool(x, options)) end
   end
   options.count_include_pad = counted
-  if kind == "sum" then options.divisor_override = 1 end
+  if kind ~= "avg" then options.divisor_override = 1 end
   local pool = ops["avg_pool" .. n .. "d"]
+  if p then return function(x) return pool(x:abs() ^ p, options) ^ (1 / p) end end
   return function(x) return pool(x, options) end
 end)
 
@@ -174,10 +194,24 @@ by_block("space_to_depth", function(x, size)
 end)
 
 define("UpSampling", function(a)
-  local scale = a:number("scale")
-  a:choice("sample_type", {nearest = true}, "nearest")
-  if #a.inputs ~= 1 then a:fail("num_args", "1") end
-  return function(x) return ops.interpolate(x, {scale_factor = {scale, scale}, mode = "nearest"}) end
+  local scale = a:count("scale", nil, 1000)
+  if a:choice("sample_type", {nearest = true, bilinear = true}, "nearest") == "bilinear" then
+    local kernel, pad = 2 * scale - scale % 2, math.ceil((scale - 1) / 2)
+    return function(x, weight)
+      if weight:size(3) ~= kernel then a:fail("scale", "a weight of " .. kernel .. " rows") end
+      return ops.conv_transpose2d(x, weight, {stride = {scale, scale}, padding = {pad, pad}, groups = x:size(2)})
+    end
+  end
+  local adds = a:choice("multi_input_mode", {concat = true, sum = true}, "concat") == "sum"
+  return function(first, ...)
+    local height, width = first:size(3) * scale, first:size(4) * scale
+    local list = {first, ...}
+    for i, x in ipairs(list) do list[i] = ops.interpolate(x, {size = {height, width}, mode = "nearest"}) end
+    if not adds then return #list > 1 and ops.cat(list, 2) or list[1] end
+    local sum = list[1]
+    for i = 2, #list do sum = sum + list[i] end
+    return sum
+  end
 end)
 
 local rnn_gates = {rnn_relu = 1, rnn_tanh = 1, lstm = 4, gru = 3}

@@ -73,12 +73,9 @@ end)
 
 define("dot", function(a)
   local options = {transpose_a = a:boolean("transpose_a", false), transpose_b = a:boolean("transpose_b", false)}
-  local turned = options.transpose_a or options.transpose_b
+  local sums = {dims = {options.transpose_a and 1 or -1}, dims_b = {options.transpose_b and -1 or 1}}
   return function(x, y)
-    if x:dim() > 2 or y:dim() > 2 then
-      if turned then core.fail("dot", "transpose_a and transpose_b with more than 2 dims") end
-      return ops.tensordot(x, y, {dims = 1})
-    end
+    if x:dim() > 2 or y:dim() > 2 then return ops.tensordot(x, y, sums) end
     return at_least_1d(ops.dot(x, y, options))
   end
 end, 2)
