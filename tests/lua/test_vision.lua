@@ -222,6 +222,26 @@ t.test("brightness, contrast, saturation and hue: torchvision's changes", functi
   t.equal(T.RandomGray(0, CHW)(colors), colors)
 end)
 
+t.test("uint8 images: torchvision's values", function()
+  local x = pg.tensor({127, 196, 22, 33, 78, 162, 125, 229, 116, 161, 89, 102, 5, 43, 75, 132, 178, 204}, {dtype = "uint8"}):reshape{3, 2, 3}
+  local function values(f) return flat(f(x)) end
+  t.equal(values(fixed(T.RandomBrightness(1, CHW), 1.3)),
+          {165, 254, 28, 42, 101, 210, 162, 255, 150, 209, 115, 132, 6, 55, 97, 171, 231, 255})
+  t.equal(values(fixed(T.RandomContrast(1, CHW), 0.5)),
+          {124, 159, 72, 77, 100, 142, 123, 175, 119, 141, 105, 112, 63, 82, 98, 127, 150, 163})
+  t.equal(values(fixed(T.RandomSaturation(1, CHW), 1.6)),
+          {136, 195, 0, 0, 67, 180, 133, 248, 135, 186, 85, 84, 0, 0, 70, 139, 227, 247})
+  t.equal(values(fixed(T.RandomHue(1, CHW), 0)),
+          {127, 196, 22, 33, 78, 162, 125, 229, 116, 161, 89, 102, 5, 43, 75, 132, 178, 204})
+  t.equal(values(fixed(T.RandomHue(1, CHW), -0.3)),
+          {127, 229, 116, 161, 78, 102, 5, 43, 94, 158, 178, 204, 105, 159, 22, 33, 87, 183})
+  t.equal(values(T.RandomGray(1, CHW)), {111, 197, 83, 119, 95, 131, 111, 197, 83, 119, 95, 131, 111, 197, 83, 119, 95, 131})
+  pg.manual_seed(1)
+  local whole = values(T.RandomLighting(0.02, CHW))
+  pg.manual_seed(1)
+  t.equal(whole, flat((T.RandomLighting(0.02, CHW)(x:to("float32") / 255) * 255):round():to("uint8")))
+end)
+
 t.test("random colors: ranges, uint8, gray images and layouts", function()
   for seed = 1, 20 do
     pg.manual_seed(seed)

@@ -6,18 +6,22 @@ local image = core.require("data.transforms.image")
 local ops = core.ops
 local transforms = {}
 
--- The brightness of each pixel, with one channel.
-local function gray(op, x, dims)
+-- The brightness of each pixel of an image of this dtype, converted to floating point as x, with one channel.
+local function gray(op, x, dims, dtype)
   local red, green, blue = image.colors(op, x, dims)
   if not red then return x end
-  return red * 0.299 + green * 0.587 + blue * 0.114
+  local y = red * 0.299 + green * 0.587 + blue * 0.114
+  return image.is_float(dtype) and y or y:floor()
 end
 
 -- share x + (1 - share) y.
 local function blend(x, y, share) return x * share + y * (1 - share) end
 
+-- The values of uint8 images, scaled so that truncation yields what rounding errors have made a little too small.
+local widened = 255.999 / 255
+
 -- Turns the colors of x by `share` of the circle of hues, and keeps the largest and smallest channel of each pixel.
-local function turn_hue(op, x, dims, share)
+local function turn_hue(op, x, dims, share, dtype)
   local r, g, b = image.colors(op, x, dims)
   if not r then return x end
   local most, least = ops.maximum(ops.maximum(r, g), b), ops.minimum(ops.minimum(r, g), b)
@@ -29,16 +33,17 @@ local function turn_hue(op, x, dims, share)
     local k = ops.remainder(sixth + share * 6 + offset, 6)
     parts[i] = most - range * ops.minimum(k, 4 - k):clamp(0, 1)
   end
-  return ops.cat(parts, dims.channels)
+  local y = ops.cat(parts, dims.channels)
+  return dtype == "uint8" and y * widened or y
 end
 
 -- By name: the name of the option, the center of the random factor, and the change by it.
 local jitters = {
   RandomBrightness = {"brightness", 1, function(_, x, _, factor) return x * factor end},
-  RandomContrast = {"contrast", 1, function(op, x, dims, factor)
-    return blend(x, gray(op, x, dims):mean({dims.height, dims.width}, true), factor)
+  RandomContrast = {"contrast", 1, function(op, x, dims, factor, dtype)
+    return blend(x, gray(op, x, dims, dtype):mean({dims.height, dims.width}, true), factor)
   end},
-  RandomSaturation = {"saturation", 1, function(op, x, dims, factor) return blend(x, gray(op, x, dims), factor) end},
+  RandomSaturation = {"saturation", 1, function(op, x, dims, factor, dtype) return blend(x, gray(op, x, dims, dtype), factor) end},
   RandomHue = {"hue", 0, turn_hue},
 }
 
@@ -49,8 +54,9 @@ for name, jitter in pairs(jitters) do
   --- pg.data.vision.transforms.RandomSaturation, pg.data.vision.transforms.RandomHue(amount, {layout = "HWC"}): RandomBrightness
   --- multiplies images by a random factor, RandomContrast their distance to the mean of their brightness, and RandomSaturation
   --- that to the brightness of each pixel. The factor lies in 1 - amount (at least 0) to 1 + amount. RandomHue turns the hues
-  --- by a random share of the circle in -amount to amount. Brightness is 0.299 red + 0.587 green + 0.114 blue. uint8 images are
-  --- cut to 0 to 255 and truncated, those of floating point are not cut. The changes are torchvision's.
+  --- by a random share of the circle in -amount to amount. Brightness is 0.299 red + 0.587 green + 0.114 blue, truncated for
+  --- whole numbers. uint8 images are cut to 0 to 255 and truncated, those of floating point are not cut. The changes are
+  --- torchvision's.
   --- Example: return pg.data.vision.transforms.RandomBrightness(0.5)(pg.ones(1, 1, 3))
   local Jitter = image.define(transforms, name, {option}, {[option] = args.required})
 
@@ -61,7 +67,7 @@ for name, jitter in pairs(jitters) do
   end
 
   function Jitter:_change(x, dims)
-    local y = change(name, image.float(x), dims, image.uniform(x, self._low, self._high))
+    local y = change(name, image.float(x), dims, image.uniform(x, self._low, self._high), x.dtype)
     return y:to(x.dtype)
   end
 end
@@ -109,20 +115,20 @@ function RandomLighting:_change(x, dims)
   if x:size(dims.channels) ~= 3 then core.arg_error("RandomLighting", "x", "an image of 3 channels", x) end
   local floats = image.float(x)
   local size = self._alpha
-  if x.dtype:find("float", 1, true) then size = size / 255 end
+  if image.is_float(x.dtype) then size = size / 255 end
   local shift = ops.matmul(ops.tensor(directions, {device = x.device}), ops.randn({3}, {device = x.device}) * size)
   if dims.channels == -3 then shift = shift:reshape{3, 1, 1} end
-  return (floats + shift):to(x.dtype)
+  return image.cast(floats + shift, x.dtype)
 end
 
 --- pg.data.vision.transforms.RandomGray(p = 0.5, {layout = "HWC"}) makes images gray with probability p: all channels become
---- 0.299 red + 0.587 green + 0.114 blue.
+--- 0.299 red + 0.587 green + 0.114 blue, truncated for whole numbers as torchvision does.
 --- Example: return pg.data.vision.transforms.RandomGray(1)(pg.tensor{{{1, 0, 0}}})
 local RandomGray = image.define(transforms, "RandomGray", {"p"}, {p = 0.5})
 function RandomGray:_setup(o) self._p = image.probability("RandomGray", o.p) end
 
 function RandomGray:_change(x, dims)
-  local one = gray("RandomGray", image.float(x), dims):to(x.dtype)
+  local one = gray("RandomGray", image.float(x), dims, x.dtype):to(x.dtype)
   return ops.where(image.chance(x, self._p), one, x)
 end
 

@@ -60,7 +60,7 @@ end
 
 --- image.floating(op, x) -> x, whose elements are floating point.
 function image.floating(op, x)
-  if not x.dtype:find("float", 1, true) then
+  if not image.is_float(x.dtype) then
     core.arg_error(op, "x", "an image of floating point; transforms.ToTensor() makes one", x)
   end
   return x
@@ -74,11 +74,14 @@ function image.colors(op, x, dims)
   return x:narrow(dims.channels, 1, 1), x:narrow(dims.channels, 2, 1), x:narrow(dims.channels, 3, 1)
 end
 
+--- image.is_float(dtype) -> whether images of this dtype hold floating point.
+function image.is_float(dtype) return dtype:find("float", 1, true) ~= nil end
+
 --- image.float(x) -> x, converted if it is no floating point.
-function image.float(x)
-  if x.dtype:find("float", 1, true) then return x end
-  return x:to("float32")
-end
+function image.float(x) return image.is_float(x.dtype) and x or x:to("float32") end
+
+--- image.cast(y, dtype) -> an image of floating point in this dtype. Whole numbers are rounded.
+function image.cast(y, dtype) return image.is_float(dtype) and y or y:round():to(dtype) end
 
 --- image.planes(x, dims) -> x as images x channels x height x width, of floating point.
 function image.planes(x, dims)
@@ -94,8 +97,7 @@ function image.restore(y, x, dims)
   local rank, dtype = x:dim(), x.dtype
   if rank == 3 then y = y:squeeze(1) end
   if dims.channels == -1 then y = y:permute(backward[rank]) end
-  if dtype:find("float", 1, true) then return y end
-  return y:round():to(dtype)
+  return image.cast(y, dtype)
 end
 
 local modes = {[0] = "nearest", "bilinear", "bicubic", "area"}
