@@ -5,6 +5,7 @@ local choose = core.require("support.namespace").choose
 local class = core.require("support.class")
 local class_labels = core.require("support.class_labels")
 local floats = core.require("param").floats
+local run_hooks = core.require("hybrid.run_hooks")
 local ops = core.ops
 local metrics = {}
 
@@ -41,6 +42,9 @@ local function grown(matrix, size)
   return missing > 0 and ops.pad(matrix, {0, missing, 0, missing}) or matrix
 end
 
+-- Sums that reset made in a trace, and that no update has reached: their device is a guess.
+local guessed = setmetatable({}, {__mode = "k"})
+
 -- Returns the tensor of this name. It is made once and then only written in place, so that traces may hold it, and no
 -- pg.scope frees it.
 local function sum_for(sums, name, shape, device)
@@ -52,11 +56,28 @@ local function sum_for(sums, name, shape, device)
   return sum
 end
 
+local function make_for_reset(sums, name)
+  if not sums[name] then guessed[sum_for(sums, name, {})] = true end
+end
+
+local function move(sum, device)
+  guessed[sum] = nil
+  if sum.device ~= device then core.bind(sum, sum:to(device)) end
+end
+
+-- Moves a sum to the device of the values that are added to it. A trace has its type already: the next one begins with it.
+local function settle_device(sum, device)
+  if not core.tracing() then return move(sum, device) end
+  if run_hooks.tracing() then run_hooks.after_run(function() if guessed[sum] then move(sum, device) end end) end
+end
+
 -- Adds a tensor, or a number for values on this device.
 local function add_to(sums, name, x, device)
   local is_tensor = core.is_tensor(x)
   -- Untraced, since a trace must not depend on whether the sum was there.
-  local sum = core.untraced(sum_for, sums, name, is_tensor and x.shape or {}, device or x.device)
+  device = device or x.device
+  local sum = core.untraced(sum_for, sums, name, is_tensor and x.shape or {}, device)
+  if guessed[sum] then settle_device(sum, device) end
   if is_tensor then
     if x.device ~= sum.device then x = x:to(sum.device) end
     if x:dim() == 2 then x = grown(x, sum:size(1)) end
@@ -74,7 +95,7 @@ function Metric:reset()
   self._sums, self._earlier = self._sums or {}, self._earlier or {}
   for _, sums in ipairs{self._sums, self._earlier} do
     -- A trace also forgets the updates that come later in it.
-    for _, name in ipairs(core.tracing() and self._sum_names or {}) do core.untraced(sum_for, sums, name, {}, "cpu") end
+    for _, name in ipairs(core.tracing() and self._sum_names or {}) do core.untraced(make_for_reset, sums, name) end
     for _, sum in pairs(sums) do sum:zero_() end
   end
 end

@@ -77,3 +77,20 @@ t.test("the library's metrics in a jitted step", function()
     return {(select(2, metric:get()))}
   end)
 end)
+
+t.test("reset before the first update, in a traced function: sums are where the values are", function()
+  for _, device in ipairs{pg.testing.default_device(), "cpu"} do
+    local preds = pg.tensor({{0.9, 0.1}, {0.2, 0.8}}, {device = device})
+    local label = pg.tensor({1, 1}, {dtype = "int64", device = device})
+    local metric = pg.metric.Accuracy()
+    local evaluate = pg.jit(function(x, y)
+      metric:reset()
+      metric:update(y, x)
+      return x:sum()
+    end)
+    for _ = 1, 4 do evaluate(preds, label) end
+    t.equal({metric:get()}, {"accuracy", 0.5})
+    t.equal(metric._sums.sum.device, device)
+    t.equal(evaluate:cache_info().traces, device == pg.testing.default_device() and 1 or 2)
+  end
+end)
