@@ -126,7 +126,7 @@ local function trace_once(root, body, arguments, in_modes, end_of)
 end
 
 -- Returns the places where the traced function replaced tensors by others of the same types. Warns of numbers, flags
--- and texts that it changed.
+-- and texts that it changed, and of tables that it made longer.
 local function find_states(op, changes)
   local places = {}
   for _, change in ipairs(changes) do
@@ -138,6 +138,8 @@ local function find_states(op, changes)
     elseif kind == "number" or kind == "boolean" or kind == "string" then
       core.warn(("%s: the function changes %s from %s to %s, which its graph does not; a tensor would be a state of the graph"):format(
         op, places_of.name(p), places_of.show(change.before), places_of.show(change.after)))
+    elseif change.before == nil and type(p.key) == "number" then
+      core.warn(("%s: the function adds %s to a table, which its graph does not; return what is to be kept"):format(op, places_of.name(p)))
     end
   end
   return places

@@ -157,6 +157,13 @@ t.test("tensors that forward writes are states of the graph", function()
   t.equal(net(pg.ones(2)), pg.tensor{4, 4})
 end)
 
+t.test("an export warns of tables that grow", function()
+  local net = nn.block{log = {}, forward = function(self, x) local y = x + 1; self.log[#self.log + 1] = y; return y end}
+  net(pg.ones(2))
+  t.warns("^export: the function adds self.log%[2%] to a table, which its graph does not", function() net:export(t.tmp("model")) end)
+  t.equal(#net.log, 1)
+end)
+
 t.test("tracing for an export does not change Lua fields", function()
   local net = nn.block{calls = 0, forward = function(self, x) self.calls = self.calls + 1; return x + 1 end}
   net(pg.ones(2))
