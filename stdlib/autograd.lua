@@ -5,7 +5,7 @@ local tree = core.require("tree")
 local autograd = {}
 
 local function check_function(op, f)
-  if type(f) == "function" or (type(f) == "table" and getmetatable(f) and getmetatable(f).__call) then return end
+  if args.is_callable(f) then return end
   local late = (f == nil or core.is_tensor(f)) and "; write pg." .. op .. "(function() return net(x) end)" or ""
   core.fail(op, "bad argument 'f' (expected a function, got %s%s)", core.describe(f), late)
 end
@@ -61,6 +61,12 @@ autograd.is_recording = core.is_recording
 --- pg.is_training() -> whether ops such as dropout and batch_norm run in training mode.
 autograd.is_training = core.is_training
 
+-- Runs core.backward, by the function that gradients of rows have set (see sparse_grad.lua) if there is one.
+local function run_backward(...)
+  if core.watch_backward then return core.watch_backward(core.backward, ...) end
+  core.backward(...)
+end
+
 --- x:backward{grad =, retain_graph =, create_graph =} computes the gradients of x and writes them to the `.grad` of its
 --- leaves. With create_graph the new `.grad` has a history that refers to its leaf, and the leaf refers to it: set
 --- x.grad = nil when done, or use pg.autograd.grad, which does not change `.grad`. A backward that fails writes no
@@ -72,10 +78,9 @@ autograd.is_training = core.is_training
 --- return x.grad
 function core.tensor_methods.backward(x, options)
   if not core.is_tensor(x) then args.tensor_self("backward", x) end
-  if options == nil then return core.backward(x) end
-  if core.is_tensor(options) then return core.backward(x, options) end
+  if options == nil or core.is_tensor(options) then return run_backward(x, options) end
   core.check_options("backward", options, {grad = true, retain_graph = true, create_graph = true, train_mode = true})
-  core.backward(x, options.grad, {retain_graph = options.retain_graph, create_graph = options.create_graph})
+  run_backward(x, options.grad, {retain_graph = options.retain_graph, create_graph = options.create_graph})
 end
 
 --- pg.autograd.backward(heads, grads, {retain_graph =, create_graph =}) computes the gradients of several heads and
@@ -86,7 +91,7 @@ end
 --- return x.grad
 function autograd.backward(heads, grads, options)
   if heads == nil then core.arg_error("backward", "heads", "a tensor or a list of tensors", heads) end
-  core.backward(heads, grads, options)
+  run_backward(heads, grads, options)
 end
 
 -- Puts zeros in place of missing gradients.
@@ -195,12 +200,7 @@ local function value_and_gradients(op, f, argnum, ...)
   end)
   if not core.is_tensor(y) then core.arg_error(op, "f", "a function that returns a tensor", y) end
   if y:numel() ~= 1 then core.arg_error(op, "f", "a function that returns one element", y) end
-  local found
-  if core.requires_grad(y) then
-    found = core.gradients({y}, inputs, nil, {create_graph = outer, retain_graph = outer})
-  else
-    found = {}
-  end
+  local found = core.requires_grad(y) and core.gradients({y}, inputs, nil, {create_graph = outer, retain_graph = outer}) or {}
   filled(found, inputs)
   local results = {}
   for i, m in ipairs(maps) do
@@ -338,8 +338,8 @@ local function check_gradients(name, backward, least, wanted, ...)
   local got = select("#", ...)
   while got > wanted and (select(got, ...)) == nil do got = got - 1 end
   if got < least or got > wanted then
-    core.fail(name, "backward at %s returned %d gradient%s (expected %d, one for each argument of forward; write nil for one without "
-              .. "gradient)", core.introspect.where(backward), got, got == 1 and "" or "s", wanted)
+    core.fail(name, "backward%s returned %d gradient%s (expected %d, one for each argument of forward; write nil for one without "
+              .. "gradient)", args.place(backward), got, got == 1 and "" or "s", wanted)
   end
   return {...}
 end
@@ -404,41 +404,40 @@ function autograd.Function(definition)
   if type(definition) ~= "table" then core.arg_error("Function", "definition", "a table with forward and backward", definition) end
   core.check_options("Function", definition, {name = true, forward = true, backward = true})
   for _, field in ipairs{"forward", "backward"} do
-    if type(definition[field]) ~= "function" then core.arg_error("Function", field, "a function", definition[field]) end
+    args.callable("Function", field, definition[field])
   end
   return setmetatable({name = definition.name or "Function", forward = definition.forward, backward = definition.backward},
                       {__call = call_function})
 end
 
--- Returns f(), in which lookups of embeddings have dense gradients: those of rows would end with the second run.
-local function without_sparse(f)
+local function pack(...) return {...}, select("#", ...) end
+
+-- Returns a list of the results of f(…), a run of the function of a checkpoint, and their number. The log ends with it.
+-- Lookups of embeddings have dense gradients in it: those of rows would end with the second run.
+local function run_in_checkpoint(log, f, ...)
   local before = core.in_checkpoint
   core.in_checkpoint = true
-  local ok, result = xpcall(f, core.keep_traceback)
+  local results, n = pack(xpcall(f, core.keep_traceback, ...))
   core.in_checkpoint = before
-  if not ok then core.reraise(result) end
-  return result
+  log:stop()
+  if not results[1] then core.reraise(results[2]) end
+  return {unpack(results, 2, n)}, n - 1
 end
 
 --- pg.checkpoint(f, ...) -> the results of f, run without keeping its intermediate results. backward computes them
---- again, with the same flags and random numbers, and without writing state back a second time.
+--- again, with the same flags, random numbers and values of the tensors that f changes, and without changing any of them
+--- a second time. Other tensors that f gets from outside must not change before backward.
 --- Example: return pg.checkpoint(function(x) return x:exp():sum() end, pg.zeros(3))
 function autograd.checkpoint(f, ...)
   check_function("checkpoint", f)
   if core.tracing() or not core.is_recording() then return f(...) end
-  local arguments, n = {...}, select("#", ...)
   local function alias(x) return core.is_tensor(x) and core.alias(x) or x end
-  local kept = {}  -- other names of the tensors, since f may change its arguments in place
-  for i = 1, n do kept[i] = tree.map(alias, arguments[i]) end
+  local kept, n = pack(...)  -- other names of the tensors, since f may change its arguments in place
+  for i = 1, n do kept[i] = tree.map(alias, kept[i]) end
   local streams = core.random_streams()
   local training, mark = core.is_training(), core.tape_position()
-  local count
-  local function collect(...)
-    count = select("#", ...)
-    return {...}
-  end
-  local results = without_sparse(function() return collect(f(unpack(arguments, 1, n))) end)
-  arguments = nil
+  local log = core.log_writes()
+  local results, count = run_in_checkpoint(log, f, ...)
   local outputs = tree.flatten(results)
   local recorded, positions = {}, {}  -- an output that f got from outside keeps the history that it has
   for i, y in ipairs(outputs) do
@@ -452,21 +451,24 @@ function autograd.checkpoint(f, ...)
     local create = core.is_recording()
     local present = core.random_streams()
     streams:restore()
-    local recompute = core.set_recompute(true)
+    local undo = core.log_writes()
+    log:restore()
     local first = core.tape_position()  -- the gradients stop at `outside`, not at what it was computed from
     local function recompute_all()
       local again = {}
       for i = 1, n do again[i] = tree.map(alias, kept[i]) end
-      return tree.flatten({f(unpack(again, 1, n))})
+      local list = tree.flatten({f(unpack(again, 1, n))})
+      for i, y in ipairs(list) do list[i] = alias(y) end  -- one that f got from outside does not keep this value
+      return list
     end
-    local ok, again = xpcall(in_modes, core.keep_traceback, "checkpoint", function() return without_sparse(recompute_all) end, true, training)
-    core.set_recompute(recompute)
+    local ok, again = xpcall(in_modes, core.keep_traceback, "checkpoint", run_in_checkpoint, true, training, undo, recompute_all)
+    undo:restore()
     present:restore()
     if not ok then core.reraise(again) end
     local heads, dys = {}, {n = 0}
     for k, i in ipairs(positions) do
       if cotangents[k] then
-        heads[#heads + 1] = again[i]
+        heads[#heads + 1] = again[1][i]
         dys.n = dys.n + 1
         dys[dys.n] = cotangents[k]
       end

@@ -227,8 +227,7 @@ end
 --- the sum of its diagonal.
 --- Example: return pg.trace(function(x) return (x + 1):sum() end, pg.ones(2))
 function profile.trace(f, ...)
-  local meta = type(f) == "table" and getmetatable(f)
-  if type(f) ~= "function" and not (type(meta) == "table" and meta.__call) then return trace_op(f, ...) end
+  if not args.is_callable(f) then return trace_op(f, ...) end
   if core.tracing() then core.fail("trace", "cannot run inside a hybridized block or a jitted function; trace its caller") end
   core.start_op_trace()
   return leave(xpcall(core.require("hybrid").debug, core.keep_traceback, f, ...))

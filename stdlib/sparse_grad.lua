@@ -138,8 +138,8 @@ local function watch(p, parts)
   end
 end
 
--- Runs backward, of which a new one replaces the gradients of earlier ones, unless it adds to them: also those of lookups that
--- it does not reach.
+-- Runs backward. Unless it adds to the gradients of earlier ones it replaces them, also those of lookups that it does not
+-- reach, and a leaf does not tell which backward has reached it.
 local function watched_backward(backward, ...)
   local ends = {}
   for _, p in pairs(marked) do
@@ -152,22 +152,18 @@ local function watched_backward(backward, ...)
   if not ok then core.reraise(message) end
 end
 
-local watches = false  -- whether a parameter with sparse gradients exists
-
 --- sparse.mark(p) makes p a parameter with sparse gradients. From then on reading p.grad makes its gradient dense.
 function sparse.mark(p)
   lookups[p] = {}
   count = count + 1
   marked[count] = p
-  if watches then return end
-  watches = true
+  if core.watch_backward then return end
+  core.watch_backward = watched_backward
   function core.builtin_getters.grad(x)
     local parts = lookups[x] and parts_of(x)
     if parts and read_grad(x) then sparse.gather(x) end
     return read_grad(x)
   end
-  local backward = core.backward
-  function core.backward(...) watched_backward(backward, ...) end
 end
 
 --- sparse.is(p) -> whether p is a parameter with sparse gradients.

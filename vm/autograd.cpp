@@ -7,6 +7,7 @@
 #include "vm/function.h"
 #include "vm/handle.h"
 #include "vm/trace.h"
+#include "vm/write_log.h"
 
 namespace pg::vm {
 namespace {
@@ -100,6 +101,7 @@ int attach_grad(lua_State* L, State& state) {
     leaf->grad->value = state.ctx.interpreter->filled(state.ctx, value.type(), 0);
     value = state.ctx.interpreter->tracer()->leaf(state.ctx, value, leaf.get());
   } else {
+    note_write(*to_box(L, state, 1));
     value = value.detached();
     value.link(leaf.get(), 0);
     lua_settop(L, 1);
@@ -150,6 +152,7 @@ int set_grad(lua_State* L, State& state) {
     return 0;
   }
   if (!leaf) fail("grad", "only a tensor with attach_grad has a gradient to set");
+  note_write(state, leaf->grad);
   if (lua_isnil(L, 2)) {
     leaf->grad->value = make_filled(leaf->leaf_type, 0);
     return 0;
@@ -205,7 +208,13 @@ int run_backward(lua_State* L, State& state) {
   if (!grads.empty() && grads.size() != heads.size())
     bad_argument("backward", "grads", fmt::format("{} gradients, one per head", heads.size()),
                  std::to_string(grads.size()));
-  backward(state.ctx, heads, grads, read_options(L, 3));
+  BackwardOptions options = read_options(L, 3);
+  if (state.write_log && !state.trace)
+    options.on_final = [&](Context&, TapeNode& leaf, Value gradient) {
+      note_write(state, leaf.grad);
+      return gradient;
+    };
+  backward(state.ctx, heads, grads, options);
   return 0;
 }
 
@@ -246,14 +255,6 @@ int run_gradients(lua_State* L, State& state) {
   return 1;
 }
 
-// set_recompute(true) → the value to pass to set_recompute at the end. In between, in-place changes of older boxes are
-// ignored.
-int set_recompute(lua_State* L, State& state) {
-  lua_pushnumber(L, double(state.recompute_from));
-  state.recompute_from = lua_isboolean(L, 1) ? state.next_box : uint64_t(lua_tonumber(L, 1));
-  return 1;
-}
-
 int set_detect_anomaly(lua_State* L, State& state) {
   lua_pushboolean(L, state.ctx.detect_anomaly);
   state.ctx.detect_anomaly = lua_toboolean(L, 1);
@@ -277,6 +278,7 @@ int alias(lua_State* L, State& state) {
 
 void open_autograd(lua_State* L, State& state) {
   open_functions(L, state);
+  open_write_log(L, state);
   register_functions(L, state,
                      {{"pop_modes", entry<pop_modes>},
                       {"is_recording", entry<is_recording>},
@@ -292,7 +294,6 @@ void open_autograd(lua_State* L, State& state) {
                       {"mark_fresh", entry<mark<true>>},
                       {"backward", entry<run_backward>},
                       {"gradients", entry<run_gradients>},
-                      {"set_recompute", entry<set_recompute>},
                       {"set_detect_anomaly", entry<set_detect_anomaly>},
                       {"alias", entry<alias>},
                       {"detach", entry<detach>}});

@@ -5,6 +5,7 @@
 
 #include "tensor/error.h"
 #include "vm/trace.h"
+#include "vm/write_log.h"
 
 namespace pg::vm {
 namespace {
@@ -41,6 +42,9 @@ int collect_box(lua_State* L) {
   box->cell = {};
   box->released = true;
   box->collected = true;
+  if (box->logged)
+    for (WriteLog* log : box->state->logs) log->forget(*box);
+  box->logged = false;
   if (!box->symbolic) return 0;
   box->symbolic = false;
   --box->state->symbol_boxes;
@@ -209,7 +213,8 @@ void push_list(lua_State* L, State& state, std::span<const Value> values) {
 }
 
 void set_value(Box& box, Value value, bool held) {
-  if (box.serial >= box.state->recompute_from) put_value(box, std::move(value), held);
+  note_write(box);
+  put_value(box, std::move(value), held);
 }
 
 void put_value(Box& box, Value value, bool held) {
@@ -241,6 +246,7 @@ Value written(State& state, const char* op, const Value& old, Value now) {
 
 Lent::Lent(Box& box, Value& place, std::string op)
     : box_(box), place_(place), op_(std::move(op)), held_(is_held(box.get())), lends_(!box.state->ctx.suspender) {
+  note_write(box);
   place_ = box.get();
   if (lends_) box.get() = Value();
   if (box.state->trace) kept_ = place_;

@@ -20,6 +20,7 @@ struct Box {
   bool has_extra = false;      // whether its environment is its own table (see push_extra)
   bool collected : 1 = false;  // whether its finalizer has run
   bool symbolic : 1 = false;   // whether it is among State::symbol_boxes
+  bool logged : 1 = false;     // whether a WriteLog may hold its address
 
   Value& get() { return cell ? cell->value : value; }
 };
@@ -61,9 +62,9 @@ void leave_scope(Box& box);
 void enter_scope(lua_State* L, State& state, int i, size_t below);
 
 // Sets the value and updates the accounted bytes. `held`: something else holds the memory of the value before, which is
-// lent. While pg.checkpoint recomputes, older boxes keep their value.
+// lent. Write logs note it.
 void set_value(Box& box, Value value, bool held = false);
-// The same, but also sets older boxes while pg.checkpoint recomputes.
+// The same, but no log notes it: for a trace, which puts symbols in place of values.
 void put_value(Box& box, Value value, bool held = false);
 
 // Rebinds the box to `value` as an in-place method does. Throws for read-only boxes, and for leaves while recording.

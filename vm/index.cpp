@@ -356,7 +356,6 @@ int index_write(lua_State* L, State& state) {
   if (state.trace && state.trace->sees(box.get())) state.trace->note(box.get(), TypeGuard::kRank, 0, box.get().rank());
   const Key key = KeyReader(L, state, box.get()).read(2);
   const Value value = value_to_write(L, state, box.get());
-  if (box.serial < state.recompute_from) return 0;
   detach_views(L, state, box.get());
   Value in[2];
   Lent lent(box, in[0], "index");

@@ -205,7 +205,6 @@ int call_in_place(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, name.c_str(), op.inputs[0].name);
   require_value(L, box, 1, name.c_str(), op.inputs[0].name);
   check_in_place(L, state, box, name.c_str());
-  if (box.serial < state.recompute_from) return lua_settop(L, 1), 1;
   Call call;
   read_arguments(L, state, binding, 1, call);
   if (call.options.size()) {
@@ -268,8 +267,6 @@ int call_lists_in_place(lua_State* L, State& state) {
   Call call;
   read_arguments(L, state, binding, 1, call);
   const std::vector<Box*> boxes = rewritten_boxes(L, state, op, name.c_str());
-  for (Box* box : boxes)
-    if (box->serial < state.recompute_from) return 0;
   std::deque<Lent> lent;
   for (size_t i = 0; i < boxes.size(); ++i) {
     Value& place = call.inputs[rewritten_input(op, call.inputs.size(), i)];

@@ -5,6 +5,7 @@
 #include "vm/args.h"
 #include "vm/handle.h"
 #include "vm/trace.h"
+#include "vm/write_log.h"
 
 namespace pg::vm {
 namespace {
@@ -141,7 +142,7 @@ void write_back(const Call& call, std::span<Box* const> boxes, Values& out) {
   for (const auto& f : call.fresh) leaf_of(*boxes[size_t(f.box)])->fresh = f.after;
   for (const auto& made : call.made_leaves) {
     TapeNode* leaf = out[size_t(made.output)].node();
-    if (!leaf || !leaf->leaf) continue;  // written to later: see returned_leaves
+    if (!leaf || !leaf->leaf) continue;
     if (made.gradient >= 0) leaf->grad->value = out[size_t(made.gradient)].detached();
     leaf->fresh = made.fresh;
   }
@@ -171,8 +172,19 @@ void check_unchanged(const Call& call, std::span<Box* const> boxes) {
   check_targets(call, boxes);
 }
 
+void note_writes(State& state, const Call& call, std::span<Box* const> boxes) {
+  for (const auto& w : call.writes) {
+    Box& box = *boxes[size_t(w.box)];
+    if (w.gradient)
+      note_write(state, leaf_of(box)->grad);
+    else
+      note_write(box);
+  }
+}
+
 Values run_call(State& state, const Call& call, std::span<Box* const> boxes) {
   check_targets(call, boxes);
+  if (state.write_log) note_writes(state, call, boxes);
   const ScopedFlag recording(state.ctx.recording, state.ctx.recording || call.records);
   // In a job nothing is lent: while it is suspended others see the parameters and gradients as they were.
   const bool lends = !state.ctx.recording && !state.ctx.suspender;

@@ -100,6 +100,8 @@ struct EntryCall {
   EntryCall* outer;
 };
 
+class WriteLog;
+
 // What holds for a chain of coroutines that resume each other. A job has one of its own. While one chain runs, those of
 // suspended jobs and of the callers of job:step are parked: see vm/job.cpp.
 struct Dynamics {
@@ -114,9 +116,9 @@ struct Dynamics {
   int walks = 0;                         // the number of running backward calls
   int nested_calls = 0;                  // the number of running NestedCalls
   int callbacks = 0;                     // the number of running functions that graphs or backward have called
-  uint64_t recompute_from = 0;   // while pg.checkpoint recomputes, boxes with lower serials keep their value; 0: off
-  RandomKey* outside = nullptr;  // while bodies run as plain Lua: the state of the default generator outside of them
-  StoredError stored_error;      // the last error that passed through the library
+  WriteLog* write_log = nullptr;         // the innermost log that notes writes
+  RandomKey* outside = nullptr;          // while bodies run as plain Lua: the default generator's state outside of them
+  StoredError stored_error;              // the last error that passed through the library
 };
 
 class Job;
@@ -148,6 +150,7 @@ class State : public Dynamics {
   std::vector<int> dead_references;                  // to release at the next entry; its capacity covers all references
   size_t references = 0;                             // live and dead references
   std::vector<HostedFunction*> hosted;               // all hosted functions
+  std::vector<WriteLog*> logs;                       // all write logs
   size_t next_hosted = 64,                           // collect_cycles runs at this number of hosted functions
       hosted_bytes = 0;   // bytes that new tape entries of hosted functions have kept since its last run
   bool loose = false;     // collect_cycles runs, and weak tables hold the functions

@@ -3,7 +3,8 @@ local core = ...
 local discover = {}
 
 local is_param = core.require("param").is
-local is_plain = core.require("support.args").plain
+local args = core.require("support.args")
+local is_plain = args.plain
 local rawget, type, pairs, ipairs, getmetatable = rawget, type, pairs, ipairs, getmetatable
 
 --- discover.is_block(v) -> whether v is a block (an instance of a class made from nn.Block).
@@ -14,12 +15,6 @@ function discover.is_block(v)
 end
 
 local is_block = discover.is_block
-
-local function is_callable(v)
-  if type(v) == "function" then return true end
-  local meta = type(v) == "table" and getmetatable(v)
-  return type(meta) == "table" and meta.__call ~= nil
-end
 
 -- Returns the keys of a table: numbers sorted, then the names listed in `order`, then the other names sorted.
 local function keys_of(t, order)
@@ -80,7 +75,7 @@ end
 function discover.functions(block)
   local found = {}
   for key, value in pairs(block) do
-    if type(key) == "number" and not is_block(value) and is_callable(value) then found[key] = value end
+    if type(key) == "number" and not is_block(value) and args.is_callable(value) then found[key] = value end
   end
   return found
 end

@@ -10,9 +10,7 @@ local function check_child(op, child)
     core.fail(op, "bad argument 'child' (expected a block or a function, got class %s; call it to make a block: nn.%s(…))",
               child._name, child._name)
   end
-  if type(child) == "function" or discover.is_block(child) then return child end
-  local meta = type(child) == "table" and getmetatable(child)
-  if type(meta) == "table" and meta.__call then return child end
+  if discover.is_block(child) or args.is_callable(child) then return child end
   if op == "add" and args.plain(child) and child[1] ~= nil then
     core.fail(op, "bad argument 'child' (expected a block or a function, got table; write net:add(a, b) with parentheses)")
   end

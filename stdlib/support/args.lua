@@ -173,20 +173,26 @@ function args.tensor(op, name, value)
   return value
 end
 
+--- args.is_callable(value) -> whether value is a function or a table that can be called.
+function args.is_callable(value)
+  local meta = type(value) == "table" and getmetatable(value)
+  return type(value) == "function" or type(meta) == "table" and meta.__call ~= nil
+end
+
 --- args.callable(op, name, value) -> value, a function or a table that can be called.
 function args.callable(op, name, value)
-  local meta = type(value) == "table" and getmetatable(value)
-  if type(value) ~= "function" and not (type(meta) == "table" and meta.__call) then
-    core.arg_error(op, name, "a function", value)
-  end
+  if not args.is_callable(value) then core.arg_error(op, name, "a function", value) end
   return value
 end
+
+--- args.place(f) -> " at file:line" of a function, "" of a table that can be called.
+function args.place(f) return type(f) == "function" and " at " .. core.introspect.where(f) or "" end
 
 --- args.returned(op, f, i, expected, some, …) -> …, what the script's function f returned for item i. Raises if that is
 --- nothing, and with `some` if its first value is nil.
 function args.returned(op, f, i, expected, some, ...)
   if select("#", ...) == 0 or some and (select(1, ...)) == nil then
-    local place = type(f) == "function" and " at " .. core.introspect.where(f) or ""
+    local place = args.place(f)
     core.fail(op, "the function%s returned nothing at item %d (expected %s; end it with return …)", place, i, expected)
   end
   return ...

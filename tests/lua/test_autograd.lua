@@ -258,6 +258,23 @@ t.test("checkpoint of large tensors that no gradient needs", function()
   end
 end)
 
+t.test("a Function of tables that can be called", function()
+  local function callable(f) return setmetatable({}, {__call = function(_, ...) return f(...) end}) end
+  local few = false
+  local F = pg.autograd.Function{
+    name = "Twice", forward = callable(function(_, x) return x * 2 end),
+    backward = callable(function(_, dy) if few then return end return dy * 2 end),
+  }
+  for _, f in ipairs{F, pg.jit(function(x) return F(x) end)} do
+    local w = f64({1, 2}):attach_grad()
+    pg.record(function() return f(w) end):backward()
+    t.equal(w.grad, f64({2, 2}))
+  end
+  few = true
+  t.error_contains(function() pg.record(function() return F(f64({1}):attach_grad()) end):backward() end, "Twice: backward returned 0 gradients")
+  t.error_contains(function() pg.autograd.Function{forward = {}, backward = print} end, "Function: bad argument 'forward' (expected a function")
+end)
+
 t.test("checkpoint writes state once", function()
   local w, count = f64({2}):attach_grad(), f64({0})
   local y = pg.record(function()

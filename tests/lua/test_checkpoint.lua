@@ -1,0 +1,181 @@
+-- pg.checkpoint: its second run sees what the first run saw, and changes nothing. See also test_generators.lua.
+local t = require "tests.support"
+local pg = require "perigee"
+local nn = pg.nn
+
+local function T(list) return pg.tensor(list, {dtype = "float64"}) end
+
+-- Compares gradients and state after training steps with and without a checkpoint. make() -> leaf, f(x), state.
+local function compare(what, make)
+  local function run(wrap)
+    local w, f, state = make()
+    for _ = 1, 2 do
+      pg.record(function()
+        local y = wrap(f, w * 2) + wrap(f, w * 3)
+        return (y * y):sum()
+      end):backward()
+    end
+    return w.grad:totable(), state:totable()
+  end
+  local grad, state = run(function(f, x) return f(x) end)
+  local again, same = run(pg.checkpoint)
+  t.equal(again, grad, what .. ": gradient")
+  t.equal(same, state, what .. ": state")
+end
+
+t.test("the second run sees what the tensors held before the first", function()
+  for name, change in pairs{
+    add = function(s) s:add_(1) end,
+    item = function(s) s[2] = s[2] * 3 end,
+    copy = function(s) s:copy_(s * 2) end,
+    fill = function(s) s:fill_(7) end,
+    branch = function(s) pg.cond(s:sum():gt(0), function() s:mul_(2) end, function() s:add_(5) end) end,
+    loop = function(s) pg.loop(2, function(_, v) s:add_(v) return v end, T{1}) end,
+    jit = pg.jit(function(s) s:mul_(3) end),
+    jit_bind = pg.jit(function(s) pg.pause(function() s:copy_(s * 2 + 1) end) end),
+    grad = function(s) s:sum() end,
+  } do
+    for _, place in ipairs{"before", "after"} do
+      compare(name .. " " .. place, function()
+        local w, s = T{1, 2}:attach_grad(), T{3, 4}
+        return w, function(x)
+          if place == "before" then pg.pause(function() change(s) end) end
+          local y = x * s
+          if place == "after" then pg.pause(function() change(s) end) end
+          return y * x
+        end, s
+      end)
+    end
+  end
+end)
+
+t.test("gradients flow through what the function changed", function()
+  local function run(wrap)
+    local w, v = T{1, 2}:attach_grad(), T{3, 5}:attach_grad()
+    local h
+    pg.record(function()
+      h = v * 2
+      local y = wrap(function(x) local a = x * h; h:mul_(x) return a, h end, w)
+      return (y * h):sum()
+    end):backward()
+    return {w.grad:totable(), v.grad:totable(), h:totable()}
+  end
+  t.equal(run(pg.checkpoint), run(function(f, x) return f(x) end))
+end)
+
+t.test("gradients that the function reads and writes", function()
+  local function run(wrap)
+    local w, v = T{1, 2}:attach_grad(), T{3, 5}:attach_grad("add")
+    local y = pg.record(function()
+      return wrap(function(x)
+        pg.pause(function() v.grad = v.grad + 1 end)
+        local z = pg.record(function() return (v * v):sum() end)
+        z:backward()
+        local g = v.grad:detach()
+        pg.pause(function() v.grad:mul_(2) end)
+        return x * g
+      end, w):sum()
+    end)
+    y:backward()
+    return {w.grad:totable(), v.grad:totable()}
+  end
+  t.equal(run(pg.checkpoint), run(function(f, x) return f(x) end))
+end)
+
+t.test("nested checkpoints", function()
+  compare("nested", function()
+    local w, s = T{1, 2}:attach_grad(), T{3, 4}
+    return w, function(x)
+      local a = pg.checkpoint(function(u) s:add_(1) return u * s * u end, x)
+      s:mul_(2)
+      return a * s + pg.checkpoint(function(u) s:sub_(2) return u:exp() * s end, x)
+    end, s
+  end)
+end)
+
+t.test("a block with spectral or batch statistics", function()
+  for _, hybrid in ipairs{false, true} do
+    compare("batch norm", function()
+      pg.manual_seed(3)
+      local net = nn.BatchNorm{in_channels = 2}
+      net:initialize()
+      net:cast("float64")
+      if hybrid then net:hybridize() end
+      local w = T{{1, 2}, {3, 5}, {7, 1}}:attach_grad()
+      return w, function(x) return net(x) * net.running_mean end, net.running_var
+    end)
+  end
+end)
+
+t.test("an error in the second run leaves the tensors as they are", function()
+  local w, s, fails = T{1, 2}:attach_grad(), T{3, 4}, false
+  local y = pg.record(function()
+    return pg.checkpoint(function(x)
+      s:add_(1)
+      if fails then error("no second run") end
+      return x * s
+    end, w):sum()
+  end)
+  s:add_(10)
+  fails = true
+  t.error_contains(function() y:backward() end, "no second run")
+  t.equal(s, T{14, 15})
+  s:add_(1)
+  t.equal(s, T{15, 16})
+end)
+
+t.test("a tensor that was collected or released meanwhile", function()
+  local w = T{1, 2}:attach_grad()
+  local y = pg.record(function()
+    local list = {T{3, 4}}
+    return pg.checkpoint(function(x)
+      local s = list[1] or T{3, 4}
+      s:add_(1)
+      list[1] = nil
+      return x * s
+    end, w):sum()
+  end)
+  collectgarbage() collectgarbage()
+  y:backward()
+  t.equal(w.grad, T{4, 5})
+  local s = T{3, 4}
+  y = pg.record(function() return pg.checkpoint(function(x) s:add_(1) return x * s end, w):sum() end)
+  s:release()
+  y:backward()
+  t.equal(w.grad, T{4, 5})
+  t.error_contains(function() return s + 1 end, "released")
+end)
+
+t.test("a checkpoint whose tensors have changed when backward computes it again is an error", function()
+  local w, x = pg.ones(2):attach_grad(), pg.ones(2):attach_grad()
+  local y = pg.record(function() return pg.checkpoint(function(a) return a * w end, x) end)
+  w:fill_(7)
+  t.error_contains(function() y:backward() end, "checkpoint: a tensor that f reads (float32 2 cpu) has changed since f ran; change it after backward")
+  t.equal(x.grad, {0, 0})
+  pg.record(function()
+    local h = x * 2
+    y = pg.checkpoint(function(a) return a * h end, x)
+    h:add_(1)
+  end)
+  t.error_contains(function() y:backward() end, "has changed since f ran")
+  -- What f makes itself and what it changes are none.
+  local count, made = pg.zeros(1), nil
+  y = pg.record(function()
+    return pg.checkpoint(function(a)
+      count:add_(1)
+      made = pg.grad(function(b) return (b * w):sum() end)(a)
+      return a:mul_(2) * count + made
+    end, x * 3)
+  end)
+  y:backward()
+  t.equal({count, made, x.grad}, {{1}, {7, 7}, {6, 6}})
+end)
+
+t.test("a checkpoint returns all results, nil too", function()
+  local x = pg.ones(2):attach_grad()
+  local function f(a) return nil, a * 3, nil end
+  t.equal(pg.record(function() return select("#", pg.checkpoint(f, x)) end), 3)
+  local _, y = pg.record(function() return pg.checkpoint(f, x) end)
+  y:backward()
+  t.equal(x.grad, {3, 3})
+end)
