@@ -190,6 +190,17 @@ void return_leaves(Graph& graph) {
   for (int32_t leaf : behind) graph.outputs.push_back(Operand::of(size_t(leaf)));
 }
 
+// Makes the first contents of the leaves that were written to before they are returned outputs too.
+void return_first_contents(Graph& graph) {
+  const size_t outputs = graph.outputs.size();
+  std::set<int32_t> written;
+  for (size_t k = 0; k < outputs; ++k)
+    if (const int32_t leaf = made_leaf(graph, graph.outputs[k]); leaf >= 0 && leaf != graph.outputs[k].node)
+      written.insert(leaf);
+  for (int32_t leaf : returned_leaves(graph)) written.erase(leaf);
+  for (int32_t leaf : written) graph.outputs.push_back(Operand::of(size_t(leaf)));
+}
+
 // Whether the graph takes gradients with respect to tensors from outside. Others, as of pg.grad, end in it.
 bool takes_outer_gradients(const Graph& graph) {
   const auto is_inner = [&](Operand wanted) {
@@ -231,6 +242,7 @@ std::unique_ptr<Call> make_call(TraceSession& session, const Ref<Generator>& gen
   // A backward inside the trace has consumed what was recorded.
   const bool differentiates = std::any_of(session.graph.nodes.begin(), session.graph.nodes.end(),
                                           [](const Node& node) { return node.kind == NodeKind::kGradient; });
+  return_first_contents(session.graph);
   if (!differentiates) return_leaves(session.graph);
   const bool records = session.records && !differentiates;
   if (!differentiates && opens_record(session.graph)) session.guards_recording = session.recording();

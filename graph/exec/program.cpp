@@ -365,9 +365,10 @@ Values Program::link_leaves(Values& out) const {
   for (int32_t leaf : leaves_) {
     Ref<TapeNode> node;
     for (size_t k = 0; k < trace_->outputs.size(); ++k) {
-      if (trace_->outputs[k].node != leaf) continue;
+      if (made_leaf(*trace_, trace_->outputs[k]) != leaf) continue;
       if (!node) node = make_leaf(out[k].type(), trace_->nodes[size_t(leaf)].req);
       out[k].link(node.get(), 0);
+      if (trace_->outputs[k].node != leaf) continue;  // contents that were written to it
       if (found.empty() || found.back().node() != node.get()) found.push_back(out[k]);
     }
   }

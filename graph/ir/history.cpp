@@ -146,13 +146,18 @@ std::vector<Origin> behind_loop(const Control& control, int32_t output) {
 
 }  // namespace
 
+int32_t made_leaf(const Graph& trace, Operand output) {
+  while (output.is_node() && trace.node(output).kind == NodeKind::kWrite) output = trace.node(output).inputs[1];
+  if (!output.is_node()) return -1;
+  const Node& node = trace.node(output);
+  return node.kind == NodeKind::kLeaf && !node.create_graph ? output.node : -1;
+}
+
 std::vector<int32_t> returned_leaves(const Graph& trace) {
   std::vector<int32_t> out;
   for (const Operand& output : trace.outputs) {
-    const Node& node = trace.node(output);
-    if (node.kind == NodeKind::kLeaf && !node.create_graph &&
-        std::find(out.begin(), out.end(), output.node) == out.end())
-      out.push_back(output.node);
+    const bool is_leaf = output.is_node() && made_leaf(trace, output) == output.node;
+    if (is_leaf && std::find(out.begin(), out.end(), output.node) == out.end()) out.push_back(output.node);
   }
   return out;
 }

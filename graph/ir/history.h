@@ -8,8 +8,12 @@
 namespace pg {
 
 // Returns the leaves that the trace makes (attach_grad) and returns: nodes of kind kLeaf, each once, in the order of
-// the outputs. A leaf that is written to afterwards is none of them.
+// the outputs.
 std::vector<int32_t> returned_leaves(const Graph& trace);
+
+// The node of the leaf that the trace makes and that the output is, also with contents that were written to it. -1:
+// none.
+int32_t made_leaf(const Graph& trace, Operand output);
 
 // An input (its position) that a history goes back to.
 struct Origin {

@@ -327,14 +327,30 @@ std::vector<int32_t> count_uses(const Graph& graph) {
   return uses;
 }
 
-Graph without_effects(const Graph& graph) {
-  Graph out = graph;
-  for (Node& node : out.nodes) {
+void remove_effects(Graph& graph, size_t from, std::span<const char> stays) {
+  for (size_t i = from; i < graph.nodes.size(); ++i) {
+    Node& node = graph.nodes[i];
+    if (!stays.empty() && stays[i]) continue;
+    node.quiet |= node.kind == NodeKind::kGradient;
     if (!has_effect(node)) continue;
     change_bodies(node, [](const Graph& body) { return std::make_shared<const Graph>(without_effects(body)); });
     if (is_control(node) || !node.types.empty()) continue;
     node = constant_node(Type{}, make_filled(Type{}, 0), node.line);  // the nodes that follow keep their numbers
   }
+}
+
+Graph without_effects(const Graph& graph, size_t kept) {
+  Graph out = graph;
+  remove_effects(out, 0, kept < graph.inputs.size() ? behind_inputs(graph, kept) : std::vector<char>());
+  return out;
+}
+
+std::vector<char> behind_inputs(const Graph& graph, size_t first) {
+  std::vector<char> out(graph.nodes.size());
+  for (size_t k = first; k < graph.inputs.size(); ++k) out[size_t(graph.inputs[k])] = true;
+  for (size_t i = 0; i < graph.nodes.size(); ++i)
+    for (const Operand& operand : graph.nodes[i].inputs)
+      if (operand.is_node() && out[size_t(operand.node)]) out[i] = true;
   return out;
 }
 

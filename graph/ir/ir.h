@@ -63,7 +63,8 @@ struct Node {
   // Of kGradient: the number of operands that are heads (as many cotangents follow them), and options of the walk.
   int32_t heads = 0;
   bool create_graph = false;
-  int32_t first = 0;  // the walk treats earlier nodes as leaves
+  int32_t first = 0;   // the walk treats earlier nodes as leaves
+  bool quiet = false;  // what it runs has no effects: see without_effects
   // Of a kInput or kLeaf that gradients flow to: the gradient request of the leaf.
   GradReq req = GradReq::kNull;
   bool lasts = false;    // of kInput: most runs get the same array, as of a parameter
@@ -124,8 +125,14 @@ void verify(const Graph& graph, bool types = true);
 // it.
 std::string to_string(const Graph& graph);
 
-// Returns the graph without the ops that run only for their effect, also in its bodies.
-Graph without_effects(const Graph& graph);
+// Returns the graph without the ops that run only for their effect, also in its bodies and in the gradients that it
+// takes; those of nodes that depend on an input from position `kept` on stay.
+Graph without_effects(const Graph& graph, size_t kept = SIZE_MAX);
+// The same for the nodes from position `from` on.
+void remove_effects(Graph& graph, size_t from, std::span<const char> stays = {});
+
+// Returns the nodes that depend on an input from position `first` on.
+std::vector<char> behind_inputs(const Graph& graph, size_t first);
 
 // Whether running the node does more than compute its outputs: its op has an effect, or a node of its bodies does.
 bool has_effect(const Node& node);

@@ -45,11 +45,11 @@ class Writing {
   ScopedFlag quiet_;
 };
 
-// Returns the joint program with only the gradients as outputs.
+// Returns the joint program with only the gradients as outputs, and only the effects that depend on cotangents.
 inline Graph gradients_of(const Specialized& joint) {
   Graph graph = joint.graph;
   graph.outputs.erase(graph.outputs.begin(), graph.outputs.begin() + ptrdiff_t(joint.outputs));
-  return without_dead_nodes(without_effects(graph));
+  return without_dead_nodes(without_effects(graph, graph.inputs.size() - joint.heads.size()));
 }
 
 // The same as gradients_of(joint), the program of a body for this signature, as a trace that can be differentiated in

@@ -101,7 +101,9 @@ class TracedReplay : public TraceInterpreter {
   }
   Values gradient(const Node& node, const Values& heads, const Values& cotangents, const Values& wanted,
                   uint64_t first) override {
-    return builder_.gradient(ctx_, heads, cotangents, wanted, node.create_graph, first);
+    Values out = builder_.gradient(ctx_, heads, cotangents, wanted, node.create_graph, first);
+    builder_.graph.nodes.back().quiet = node.quiet;
+    return out;
   }
   Values custom(const Node& node, const Values& inputs, Values outputs, const Values& saved) override {
     return builder_.custom(ctx_, node.name, inputs, outputs, saved, node.body);

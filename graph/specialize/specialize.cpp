@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "graph/ir/history.h"
 #include "tensor/rule.h"
 
 namespace pg {
@@ -46,7 +47,7 @@ int64_t answer(const TypeGuard& guard, const Value& v) {
     case TypeGuard::kDevice:
       return int64_t(v.device().kind) << 8 | v.device().index;
     case TypeGuard::kRequiresGrad:
-      return requires_grad(v);
+      return requires_grad(v) && !(v.node()->leaf && v.node()->req == GradReq::kNull);
     case TypeGuard::kOutputs:
       return guard.value;  // see check_outputs
   }
@@ -141,6 +142,14 @@ Ref<TapeNode> Specializer::new_leaf(const Type& type, GradReq req) {
   return fresh_leaf(ctx_, type, req);
 }
 
+Values Specializer::gradient(const Node& node, const Values& heads, const Values& cotangents, const Values& wanted,
+                             uint64_t first) {
+  const size_t from = builder_.graph.nodes.size();
+  Values out = TraceInterpreter::gradient(node, heads, cotangents, wanted, first);
+  if (node.quiet) remove_effects(builder_.graph, from);
+  return out;
+}
+
 TraceInterpreter::Backward Specializer::backward_of(const std::shared_ptr<const Graph>& body) {
   return [this, body](Context&, std::span<const Value> arguments) { return interpret(*body, arguments); };
 }
@@ -156,7 +165,7 @@ void Specializer::differentiate(const Values& inputs, const Values& outputs, Spe
   const size_t nodes = builder_.graph.nodes.size();
   for (int32_t leaf : heads_.leaves) sources.push_back(outputs[output_of(leaf)]);
   for (size_t k = 0; k < outputs.size(); ++k) {
-    if (std::count(heads_.leaves.begin(), heads_.leaves.end(), trace_.outputs[k].node)) continue;
+    if (std::count(heads_.leaves.begin(), heads_.leaves.end(), made_leaf(trace_, trace_.outputs[k]))) continue;
     if (!flows[k] || (!heads_.chosen.empty() && !heads_.chosen[k])) continue;
     out.heads.push_back(int32_t(k));
     heads.push_back(outputs[k]);

@@ -30,6 +30,8 @@ class Specializer : public TraceInterpreter {
   Values apply_node(const Node& node) override;
   bool is_leaf(const Value& x) const override;
   Ref<TapeNode> new_leaf(const Type& type, GradReq req) override;
+  Values gradient(const Node& node, const Values& heads, const Values& cotangents, const Values& wanted,
+                  uint64_t first) override;
   Backward backward_of(const std::shared_ptr<const Graph>& body) override;
   Values control(const Node& node, const Values& in) override {
     Control control = control_of(node);

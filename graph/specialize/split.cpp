@@ -61,16 +61,6 @@ class Copier {
   std::vector<std::pair<Operand, Operand>> stand_ins_;
 };
 
-// Returns the nodes that depend on an input from position `first` on.
-std::vector<char> behind_inputs(const Graph& graph, size_t first) {
-  std::vector<char> out(graph.nodes.size());
-  for (size_t k = first; k < graph.inputs.size(); ++k) out[size_t(graph.inputs[k])] = true;
-  for (size_t i = 0; i < graph.nodes.size(); ++i)
-    for (const Operand& operand : graph.nodes[i].inputs)
-      if (operand.is_node() && out[size_t(operand.node)]) out[i] = true;
-  return out;
-}
-
 // Returns the nodes that forward runs: what the outputs and the effects need, except for effects that are `late`.
 std::vector<char> forward_nodes(const Graph& graph, std::span<const Operand> outputs, const std::vector<char>& late) {
   std::vector<char> live(graph.nodes.size());

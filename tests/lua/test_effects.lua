@@ -107,3 +107,43 @@ t.test("reading the value of a traced tensor fails even if the error is caught",
     t.error_contains(function() f(pg.ones(2)) end, name == "item" and "test_effects.lua" or "traced")
   end
 end)
+
+t.test("effects in the backward of a Function run once, in branches at any order", function()
+  local count
+  local Cube = pg.autograd.Function{
+    name = "Cube",
+    forward = function(ctx, x) ctx.saved = {x} return x * x * x end,
+    backward = function(ctx, dy)
+      dy:tap(function() count = count + 1 end)
+      local x = ctx.saved[1]
+      return dy * 3 * x * x
+    end,
+  }
+  local forms = {
+    plain = function(v) return Cube(v) end,
+    cond = function(v) return pg.cond(v:gt(0), function() return Cube(v) end, function() return v end) end,
+    nested = function(v)
+      return pg.cond(v:gt(0), function() return pg.loop(1, function(_, s) return Cube(s) end, v) end, function() return v end)
+    end,
+    loop = function(v) return pg.loop(1, function(_, s) return Cube(s) end, v) end,
+    foreach = function(v) return (pg.foreach(function(s) return Cube(s) end, v:reshape{1})):sum() end,
+    while_loop = function(v)
+      local _, vars = pg.while_loop(function(s) return s:lt(7) end, function(s) return nil, {Cube(s)} end, {v})
+      return vars[1]
+    end,
+  }
+  local in_loops = {nested = true, loop = true, foreach = true, while_loop = true}  -- their gradients run bodies again
+  for name, f in pairs(forms) do
+    for order, expected in ipairs(in_loops[name] and {12} or {12, 12, 6}) do
+      local g = f
+      for _ = 1, order do g = pg.grad(g) end
+      for way, run in pairs{eager = g, jit = pg.jit(g)} do
+        for _ = 1, 2 do
+          count = 0
+          t.equal(run(pg.tensor(2)):item(), expected)
+          t.equal(count, 1, ("%s, %s, order %d"):format(name, way, order))
+        end
+      end
+    end
+  end
+end)

@@ -90,3 +90,28 @@ t.test("backward passes through a frozen graph to the leaves of another", functi
   end
   t.close(attempt(true), attempt(false), {rtol = 1e-5, atol = 1e-6})
 end)
+
+t.test("requires_grad of what only frozen tensors lead to", function()
+  local frozen, free = pg.ones(3):attach_grad("null"), pg.ones(3):attach_grad()
+  for name, make in pairs{
+    one = function(x) return frozen * x end,
+    chain = function(x) return (frozen * x):exp():sum() end,
+    made = function(x) return x:detach():attach_grad("null") * 2 end,
+    made_itself = function(x) return x:detach():attach_grad("null") end,
+    both = function(x) return frozen * free * x end,
+    inner = function(x) return pg.record(function() return frozen * x end) end,
+    paused = function(x) return pg.pause(function() return free * x end) end,
+  } do
+    local function f(x)
+      local y = make(x)
+      if y.requires_grad then return pg.ones(1) end
+      return pg.zeros(1)
+    end
+    local jitted = pg.jit(f)
+    for k = 1, 3 do
+      local function value(g) return pg.record(function() return g(pg.ones(3) * k) end):item() end
+      t.equal(value(jitted), value(f), name)
+    end
+    t.equal(jitted:cache_info().traces, 1, name)
+  end
+end)

@@ -263,3 +263,49 @@ t.test("a body cannot write the gradient of a leaf that its function has made", 
   end
   t.equal(pg.jit(inner)(pg.ones(2)), inner(pg.ones(2)))
 end)
+
+t.test("leaves that were written to are returned as leaves", function()
+  local writes = {
+    sub = function(h) h:sub_(1) end,
+    item = function(h) h[1] = 7 end,
+    twice = function(h) h:mul_(2) h:add_(1) end,
+    copy = function(h) h:copy_(h * 3) end,
+    step = function(h)
+      pg.record(function() return (h * h):sum() end):backward()
+      h:sub_(h.grad * 0.25)
+    end,
+  }
+  for name, write in pairs(writes) do
+    for _, record in ipairs{false, true} do
+      same(function(wrap)
+        local f = wrap(function(x)
+          local h = leaf(x * 2)
+          write(h)
+          return h, {again = h}
+        end)
+        local function run() return f(w) end
+        local h, list = (record and name ~= "step" and pg.record or run)(record and name ~= "step" and function() return pg.pause(run) end or nil)
+        t.check(h.requires_grad and list.again.requires_grad, name)
+        local before = h.grad:clone()
+        pg.record(function() return (h * h + list.again):sum() end):backward()
+        return h, before, h.grad, list.again.grad
+      end)
+    end
+  end
+end)
+
+t.test("gradients reach a leaf through its contents before and after a write", function()
+  same(function(wrap)
+    local v = w:clone():attach_grad()
+    local f = wrap(function(x)
+      local h = leaf(x + 1)
+      local a = pg.record(function() return (h ^ 2 * v):sum() end)
+      pg.pause(function() h:add_(2) end)
+      local b = pg.record(function() return (h ^ 3 * v):sum() end)
+      return a, b, h
+    end)
+    local a, b, h = f(w)
+    pg.record(function() return a * 1 + b * 2 + (h * 5):sum() end):backward()
+    return a, b, h, h.grad, v.grad
+  end)
+end)
