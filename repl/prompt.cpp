@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "repl/complete.h"
 #include "repl/interrupt.h"
@@ -69,13 +70,27 @@ Load load(lua_State* L, const std::string& text, const char* chunk) {
   return ends_early(L) ? Load::kIncomplete : Load::kWrong;
 }
 
-// Pushes the compiled function of the text, or the message of its syntax error. It tries an expression first. The
-// parser's message decides whether more lines are needed.
+// Loads a text that ends with an expression as if `return` were before it. Pushes nothing unless this succeeds.
+bool load_with_last_value(lua_State* L, const std::string& text, const char* chunk) {
+  const std::vector<size_t> starts = statement_starts(text);
+  // The last ones: a call such as `f "x"` looks like two.
+  for (size_t k = starts.size() - std::min<size_t>(starts.size(), 4); k < starts.size(); ++k) {
+    if (load(L, text.substr(0, starts[k]) + "return " + text.substr(starts[k]), chunk) == Load::kReady) return true;
+    lua_pop(L, 1);
+  }
+  return false;
+}
+
+// Pushes the compiled function of the text, or the message of its syntax error. It tries an expression first, and one
+// at the end of statements last. The parser's message decides whether more lines are needed.
 Load load_code(lua_State* L, const std::string& text, const char* chunk = kChunk) {
   if (const std::string code = trimmed(text); code[0] == '=') return load(L, "return " + code.substr(1), chunk);
   if (load(L, "return " + text, chunk) != Load::kReady) {
     lua_pop(L, 1);
-    return load(L, text, chunk);
+    const Load result = load(L, text, chunk);
+    if (result == Load::kReady || !load_with_last_value(L, text, chunk)) return result;
+    lua_remove(L, -2);
+    return Load::kReady;
   }
   // A tail call would take the entry's frame, and with it the position of an error.
   const char* const end = text.find("--") == text.npos ? ")" : "\n)";  // behind a comment

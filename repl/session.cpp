@@ -111,6 +111,18 @@ Outline outline_of(const std::string& text) {
   return out;
 }
 
+bool ends_expression(std::string_view t) {
+  static const std::set<std::string_view> others{"and",    "do",     "else", "elseif", "for",  "function",
+                                                 "goto",   "if",     "in",   "local",  "not",  "or",
+                                                 "repeat", "return", "then", "until",  "while"};
+  if (t.size() == 1 && !is_name(t[0])) return std::string_view(")]}\"';").find(t[0]) != t.npos;
+  return !others.count(t);
+}
+
+bool starts_expression(std::string_view t) {
+  return t.size() > 1 || is_name(t[0]) || std::string_view("({[\"'-#").find(t[0]) != t.npos;
+}
+
 // Pushes the n-th result for the name _n. Returns false and pushes nothing if there is none, or a global of that name.
 bool push_result(lua_State* L, const std::string& name) {
   if (name.size() < 2 || name[0] != '_' || name.size() > 9) return false;
@@ -182,6 +194,19 @@ void push_set(lua_State* L, const std::vector<std::string>& names) {
 }
 
 }  // namespace
+
+std::vector<size_t> statement_starts(const std::string& text) {
+  std::vector<size_t> starts;
+  Tokens tokens(text);
+  int depth = 0;
+  std::string_view before = ";";
+  for (std::string_view t = tokens.next(); !t.empty(); before = t, t = tokens.next()) {
+    if (depth == 0 && ends_expression(before) && starts_expression(t)) starts.push_back(tokens.start());
+    if (t == "function" || t == "do" || t == "if" || t == "repeat" || t == "(" || t == "{") ++depth;
+    if (t == "end" || t == "until" || t == ")" || t == "}") --depth;
+  }
+  return starts;
+}
 
 int load_in_session(lua_State* L, const std::string& text, const char* chunk_name) {
   const int status = luaL_loadbuffer(L, text.data(), text.size(), chunk_name);

@@ -13,6 +13,9 @@ namespace pg::repl {
 // the earlier variable, as in one chunk. A chunk may use 60 of them, which is LuaJIT's limit of upvalues.
 int load_in_session(lua_State* L, const std::string& text, const char* chunk_name);
 
+// Where statements of the text, outside of blocks, seem to begin, in order.
+std::vector<size_t> statement_starts(const std::string& text);
+
 // In a message handler: notes the locals that a failing chunk has declared so far, with their values.
 void note_locals_of_failed_chunk(lua_State* L);
 

@@ -32,29 +32,52 @@ std::string with_tostring(lua_State* L, int i) {
   return out;
 }
 
+// Adds a byte. Those that control a terminal become escapes of Lua.
+void add_visible(std::string& out, char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  if (byte < 32 || byte == 127)
+    out += fmt::format("\\{:03}", byte);
+  else
+    out += c;
+}
+
+// Returns the text of a value as it is printed by itself: its lines and tabs stay.
+std::string visible(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n' || c == '\t')
+      out += c;
+    else
+      add_visible(out, c);
+  }
+  return out;
+}
+
+// The start of a character of several bytes, or the end of the text, from which the first `most` bytes can be cut.
+size_t cut_of(std::string_view text, size_t most) {
+  if (most >= text.size()) return text.size();
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
+  return most;
+}
+
 std::string quoted(std::string_view text) {
+  const size_t end = cut_of(text, 200);
   std::string out = "\"";
-  for (const char c : text.substr(0, 200)) {
+  for (const char c : text.substr(0, end)) {
     if (c == '"' || c == '\\')
       out += '\\', out += c;
     else if (c == '\n')
       out += "\\n";
-    else if (static_cast<unsigned char>(c) < 32)
-      out += fmt::format("\\{:03}", int(c));
     else
-      out += c;
+      add_visible(out, c);
   }
-  return out + (text.size() > 200 ? "\"…" : "\"");
+  return out + (end < text.size() ? "\"…" : "\"");
 }
 
 // Returns the start of a text that other values share a line with.
 std::string short_text(std::string text) {
-  const size_t end = std::min(text.find('\n'), kNested);
-  if (end >= text.size()) return text;
-  size_t cut = end;
-  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xc0) == 0x80)
-    --cut;  // a character may have several bytes
-  return text.substr(0, cut) + "…";
+  const size_t cut = cut_of(text, std::min(text.find('\n'), kNested));
+  return visible(text.substr(0, cut)) + (cut < text.size() ? "…" : "");
 }
 
 // Whether the text names a field in a table constructor. Lua itself knows its keywords.
@@ -178,9 +201,9 @@ size_t column_behind(std::string_view text) {
 
 std::string show(lua_State* L, int i) {
   Shower shower(L);
-  if (!lua_istable(L, i)) return with_tostring(L, i);
+  if (!lua_istable(L, i)) return visible(with_tostring(L, i));
   if (!shower.has_tostring(i)) return shower.table(i, 0);
-  if (!push_block_text(L, i)) return with_tostring(L, i);
+  if (!push_block_text(L, i)) return visible(with_tostring(L, i));
   std::string text = lua_tostring(L, -1);
   lua_pop(L, 1);
   return text;

@@ -358,6 +358,8 @@ TEST_CASE("a pasted block is one chunk, and an entry of the history as a whole")
   s.answers("\033[A\033[A\n", "4009\r");              // two entries back
   s.accepts("\033[200~p = 1\np = p + \033[201~1\n");  // its last line can be edited
   s.answers("p + 6000\n", "6002\r");
+  s.answers("\033[200~local r = 9000\nfor i = 1, 2 do r = r + i end\nr + 5\n\033[201~", "9008\r");
+  s.answers("\033[200~local r = 9100\nr\n\033[201~", "9100\r");
   s.answers("1 + \033[200~7000\033[201~\n", "7001\r");
   s.type("\033[200~a paste without its end\n");
   s.answers("\003", "^C");
