@@ -116,7 +116,7 @@ class Reader {
       bad_argument(op_.name, def.name, "the name of a dtype",
                    fmt::format("{}; the order is {}, with a list in one table", describe(L_, state_, at), form(&slot)));
     const bool number = def.kind == AttrKind::kInt || def.kind == AttrKind::kFloat || def.kind == AttrKind::kDim;
-    if (number && (type == LUA_TTABLE || type == LUA_TBOOLEAN))
+    if (number && (type == LUA_TTABLE || (type == LUA_TBOOLEAN && !op_.fill)))
       bad_argument(op_.name, def.name, def.kind == AttrKind::kFloat ? "a number" : "a whole number",
                    fmt::format("{}; the order is {}", describe(L_, state_, at), form(&slot)));
   }
@@ -253,6 +253,7 @@ class Reader {
     if (set_pair(index, at)) return;
     call_.attrs[size_t(index)] = read_attr(L_, state_, op_, def, at);
     given_[size_t(index)] = true;
+    boolean_ |= def.kind == AttrKind::kFloat && lua_isboolean(L_, at);
   }
 
   void read_options(int table) {
@@ -340,6 +341,8 @@ class Reader {
       const AttrDef& def = op_.attrs[i];
       if (!given_[i] && must_be_given(def)) bad_argument(op_.name, def.name, "a value", absent(false, int(i)));
       if (!given_[i] && std::holds_alternative<Device>(def.fallback)) call_.attrs[i] = state_.default_device;
+      // pg.full(shape, true)
+      if (!given_[i] && boolean_ && std::holds_alternative<DType>(def.fallback)) call_.attrs[i] = DType::kBool;
     }
     if (singles_) {
       for (size_t i = 0; i < op_.inputs.size(); ++i)
@@ -369,6 +372,7 @@ class Reader {
   const OpDef& op_;
   Call& call_;
   bool singles_ = true, array_part_done_ = false;
+  bool boolean_ = false;  // the element of an op that fills was given as a boolean
   std::vector<std::vector<Value>> lists_;
   struct Flags {
     bool inline_[24] = {};

@@ -72,6 +72,7 @@ AttrValue read_unchecked(lua_State* L, State& state, const OpDef& op, const Attr
       return to_integer(op, def, lua_tonumber(L, i),
                         def.kind == AttrKind::kDim ? "a dim, a whole number" : "a whole number");
     case AttrKind::kFloat:
+      if (op.fill && lua_isboolean(L, i)) return double(lua_toboolean(L, i));
       if (lua_type(L, i) != LUA_TNUMBER) bad_argument(op.name, def.name, "a number", describe_argument(L, state, i));
       return double(lua_tonumber(L, i));
     case AttrKind::kString:

@@ -1194,7 +1194,7 @@ function Tensor:fold(output_size, kernel_size, dilation, padding, stride) end
 ---@return perigee.Tensor out
 function Tensor:frac() end
 
----The number value everywhere, in the shape of x. A number that an integer dtype cannot hold is an error.
+---The value, a number or a boolean, everywhere in the shape and dtype of x. A number that an integer dtype cannot hold is an error.
 ---@param value number the element
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
 ---@param device? string device of the result; x's when nil
@@ -1354,7 +1354,7 @@ function Tensor:huber_loss(target, reduction, delta, weight) end
 ---@return perigee.Tensor out
 function Tensor:hypot(y) end
 
----x with alpha * source added at the positions `index` of dim `dim`, in the order of index.
+---x with alpha * source added at the positions `index` of dim `dim`, in the order of index. source is a number or a tensor that broadcasts to them.
 ---@param dim integer the dim that the index values are positions of
 ---@param index perigee.Tensor
 ---@param source perigee.Tensor
@@ -3395,8 +3395,9 @@ function transforms.RandomApply(f, p) end
 ---pg.data.vision.transforms.RandomSaturation, pg.data.vision.transforms.RandomHue(amount, {layout = "HWC"}): RandomBrightness
 ---multiplies images by a random factor, RandomContrast their distance to the mean of their brightness, and RandomSaturation
 ---that to the brightness of each pixel. The factor lies in 1 - amount (at least 0) to 1 + amount. RandomHue turns the hues
----by a random share of the circle in -amount to amount. Brightness is 0.299 red + 0.587 green + 0.114 blue. uint8 images are
----cut to 0 to 255 and truncated, those of floating point are not cut. The changes are torchvision's.
+---by a random share of the circle in -amount to amount. Brightness is 0.299 red + 0.587 green + 0.114 blue, truncated for
+---whole numbers. uint8 images are cut to 0 to 255 and truncated, those of floating point are not cut. The changes are
+---torchvision's.
 ---@param amount any
 ---@param options any
 ---@return perigee.Block
@@ -3417,8 +3418,9 @@ function transforms.RandomColorJitter(brightness, contrast, saturation, hue, opt
 ---pg.data.vision.transforms.RandomSaturation, pg.data.vision.transforms.RandomHue(amount, {layout = "HWC"}): RandomBrightness
 ---multiplies images by a random factor, RandomContrast their distance to the mean of their brightness, and RandomSaturation
 ---that to the brightness of each pixel. The factor lies in 1 - amount (at least 0) to 1 + amount. RandomHue turns the hues
----by a random share of the circle in -amount to amount. Brightness is 0.299 red + 0.587 green + 0.114 blue. uint8 images are
----cut to 0 to 255 and truncated, those of floating point are not cut. The changes are torchvision's.
+---by a random share of the circle in -amount to amount. Brightness is 0.299 red + 0.587 green + 0.114 blue, truncated for
+---whole numbers. uint8 images are cut to 0 to 255 and truncated, those of floating point are not cut. The changes are
+---torchvision's.
 ---@param amount any
 ---@param options any
 ---@return perigee.Block
@@ -3450,7 +3452,7 @@ function transforms.RandomFlipLeftRight(p, options) end
 function transforms.RandomFlipTopBottom(p, options) end
 
 ---pg.data.vision.transforms.RandomGray(p = 0.5, {layout = "HWC"}) makes images gray with probability p: all channels become
----0.299 red + 0.587 green + 0.114 blue.
+---0.299 red + 0.587 green + 0.114 blue, truncated for whole numbers as torchvision does.
 ---@param p any
 ---@param options any
 ---@return perigee.Block
@@ -3460,8 +3462,9 @@ function transforms.RandomGray(p, options) end
 ---pg.data.vision.transforms.RandomSaturation, pg.data.vision.transforms.RandomHue(amount, {layout = "HWC"}): RandomBrightness
 ---multiplies images by a random factor, RandomContrast their distance to the mean of their brightness, and RandomSaturation
 ---that to the brightness of each pixel. The factor lies in 1 - amount (at least 0) to 1 + amount. RandomHue turns the hues
----by a random share of the circle in -amount to amount. Brightness is 0.299 red + 0.587 green + 0.114 blue. uint8 images are
----cut to 0 to 255 and truncated, those of floating point are not cut. The changes are torchvision's.
+---by a random share of the circle in -amount to amount. Brightness is 0.299 red + 0.587 green + 0.114 blue, truncated for
+---whole numbers. uint8 images are cut to 0 to 255 and truncated, those of floating point are not cut. The changes are
+---torchvision's.
 ---@param amount any
 ---@param options any
 ---@return perigee.Block
@@ -3504,8 +3507,9 @@ function transforms.RandomRotation(angle_limits, zoom_in, zoom_out, rotate_with_
 ---pg.data.vision.transforms.RandomSaturation, pg.data.vision.transforms.RandomHue(amount, {layout = "HWC"}): RandomBrightness
 ---multiplies images by a random factor, RandomContrast their distance to the mean of their brightness, and RandomSaturation
 ---that to the brightness of each pixel. The factor lies in 1 - amount (at least 0) to 1 + amount. RandomHue turns the hues
----by a random share of the circle in -amount to amount. Brightness is 0.299 red + 0.587 green + 0.114 blue. uint8 images are
----cut to 0 to 255 and truncated, those of floating point are not cut. The changes are torchvision's.
+---by a random share of the circle in -amount to amount. Brightness is 0.299 red + 0.587 green + 0.114 blue, truncated for
+---whole numbers. uint8 images are cut to 0 to 255 and truncated, those of floating point are not cut. The changes are
+---torchvision's.
 ---@param amount any
 ---@param options any
 ---@return perigee.Block
@@ -3591,7 +3595,8 @@ function autograd.Function(options) end
 function autograd.backward(heads, grads, options) end
 
 ---pg.checkpoint(f, ...) -> the results of f, run without keeping its intermediate results. backward computes them
----again, with the same flags and random numbers, and without writing state back a second time.
+---again, with the same flags, random numbers and values of the tensors that f changes, and without changing any of them
+---a second time. Other tensors that f gets from outside must not change before backward.
 ---@param f any
 ---@param ... any
 ---@return any
@@ -6713,7 +6718,7 @@ function pg.fold(x, output_size, kernel_size, dilation, padding, stride) end
 ---@return perigee.Tensor out
 function pg.frac(x) end
 
----A tensor with the number value everywhere. A number that an integer dtype cannot hold is an error.
+---A tensor with the value everywhere: a number, or a boolean, whose tensor is bool unless dtype is given. A number that an integer dtype cannot hold is an error.
 ---@param shape integer|integer[] the sizes; an empty list is 0-dim
 ---@param value number the element
 ---@param dtype? perigee.DType the dtype of the result
@@ -6722,7 +6727,7 @@ function pg.frac(x) end
 ---@overload fun(shape: integer|integer[], value: number, options: {dtype?: perigee.DType, device?: string}): perigee.Tensor
 function pg.full(shape, value, dtype, device) end
 
----The number value everywhere, in the shape of x. A number that an integer dtype cannot hold is an error.
+---The value, a number or a boolean, everywhere in the shape and dtype of x. A number that an integer dtype cannot hold is an error.
 ---@param x perigee.Tensor
 ---@param value number the element
 ---@param dtype? perigee.DType the dtype of the result; x's when nil
@@ -6929,7 +6934,7 @@ function pg.huber_loss(x, target, reduction, delta, weight) end
 ---@return perigee.Tensor out
 function pg.hypot(x, y) end
 
----x with alpha * source added at the positions `index` of dim `dim`, in the order of index.
+---x with alpha * source added at the positions `index` of dim `dim`, in the order of index. source is a number or a tensor that broadcasts to them.
 ---@param x perigee.Tensor
 ---@param dim integer the dim that the index values are positions of
 ---@param index perigee.Tensor
@@ -8639,7 +8644,8 @@ function pg.Generator(seed) end
 function pg.allclose(x, y, options) end
 
 ---pg.checkpoint(f, ...) -> the results of f, run without keeping its intermediate results. backward computes them
----again, with the same flags and random numbers, and without writing state back a second time.
+---again, with the same flags, random numbers and values of the tensors that f changes, and without changing any of them
+---a second time. Other tensors that f gets from outside must not change before backward.
 ---@param f any
 ---@param ... any
 ---@return any

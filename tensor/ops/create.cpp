@@ -119,7 +119,9 @@ static void add_filled(Registry& r) {
       filled("empty", "A tensor whose elements are not set: their values are unspecified until written.",
              "return pg.empty(2):fill_(1)"),
       {.name = "full",
-       .doc = "A tensor with the number value everywhere. A number that an integer dtype cannot hold is an error.",
+       .doc =
+           "A tensor with the value everywhere: a number, or a boolean, whose tensor is bool unless dtype is given. A "
+           "number that an integer dtype cannot hold is an error.",
        .example = "return pg.full({2, 3}, 7)",
        .inputs = {},
        .attrs = {shape_attr(), number("value", "the element"), dtype_attr(), device_attr()},
@@ -131,8 +133,9 @@ static void add_filled(Registry& r) {
       filled_like("empty_like", "A tensor of the shape of x whose elements are not set.",
                   "return pg.empty_like(pg.tensor({1, 2})):fill_(3)"),
       {.name = "full_like",
-       .doc = "The number value everywhere, in the shape of x. A number that an integer dtype cannot hold is an "
-              "error.",
+       .doc =
+           "The value, a number or a boolean, everywhere in the shape and dtype of x. A number that an integer dtype "
+           "cannot hold is an error.",
        .example = "return pg.full_like(pg.tensor({1, 2}), 7)",
        .inputs = {{"x"}},
        .attrs = {number("value", "the element"), like_dtype(), like_device()},

@@ -338,7 +338,8 @@ std::vector<OpDef> select_rows() {
        .vjp_uses = "index",
        .traits = kHidden},
       {.name = "index_add",
-       .doc = "x with alpha * source added at the positions `index` of dim `dim`, in the order of index.",
+       .doc = "x with alpha * source added at the positions `index` of dim `dim`, in the order of index. source is a "
+              "number or a tensor that broadcasts to them.",
        .example = "return pg.zeros(2):index_add(1, pg.tensor({1, 1}, {dtype = \"int64\"}), pg.ones(2))",
        .inputs = {{"x", kNumeric}, {"index", kIntegral}, {"source"}},
        .attrs = {kDim, {"alpha", AttrKind::kFloat, 1.0, "factor of source"}, index_base_attr()},

@@ -525,3 +525,20 @@ t.test("ops() and help", function()
   t.check(out:find("softmax") and out:find("relu") and out:find("Dense"), out)
   t.error_contains(function() pg.help("sofmax") end, "softmax")
 end)
+
+t.test("full of a boolean is a tensor of booleans", function()
+  local function make()
+    return pg.full({2}, true), pg.full({2}, false, "float32"), pg.full{shape = {2}, value = true, dtype = "int64"}, pg.full_like(pg.ones(2), true),
+           pg.full({2}, 1)
+  end
+  local bools, floats, ints, like, ones
+  for _, f in ipairs{make, pg.jit(make)} do
+    bools, floats, ints, like, ones = f()
+    t.equal(bools, pg.tensor{true, true})
+    t.equal(floats, pg.tensor{0, 0})
+    t.equal(ints, pg.tensor({1, 1}, {dtype = "int64"}))
+    t.equal(like, pg.tensor{1, 1})
+    t.equal(ones, pg.tensor{1, 1})
+  end
+  t.error_contains(function() return pg.range(true, 2) end, "expected a number, got true")
+end)
