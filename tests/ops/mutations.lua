@@ -16,6 +16,7 @@ local attrs = {
   bool = {must = {1, "true", {1}, f}, may = {}},
   int = {must = {1.5, nan, inf, -inf, "1", {1}, true, 2 ^ 63, -2 ^ 63, f}, may = wild},
   dim = {must = {1.5, nan, inf, "1", {1}, true, 2 ^ 63, 99, -99, f}, may = {0}},
+  element = {must = {"1", {1}, f}, may = {true, nan, inf, -inf, -1, 0, 1e300}},  -- of pg.full
   float = {must = {"1", {1}, true, f}, may = {nan, inf, -inf, -1, 0, 1e300}},
   string = {must = {1, {"x"}, true, f}, may = {"", "\0", ("x"):rep(300)}},
   dtype = {must = {"float33", 5, {1}, f}, may = {"int8"}},
@@ -60,6 +61,10 @@ local function other_shapes(x)
     out[#out + 1] = pg.ones(shape, {dtype = "float64"}):to(x.dtype)
   end
   return out
+end
+
+local function for_attr(row, attr)
+  return attrs[row.name:find("^full") and attr.kind == "float" and "element" or attr.kind]
 end
 
 local function for_input(row, def, value, args)
@@ -129,15 +134,15 @@ local function visit_calls(row, case, visit)
       positional(k, name, must, true)
       positional(k, name, may, false)
     else
-      positional(k, name, attrs[known[name].kind].must, true)
-      positional(k, name, attrs[known[name].kind].may, false)
+      positional(k, name, for_attr(row, known[name]).must, true)
+      positional(k, name, for_attr(row, known[name]).may, false)
       known[name] = nil
     end
   end
   for name, attr in pairs(known) do
     local option = attr.kind == "random" and "generator" or name
-    named(option, attrs[attr.kind].must, true)
-    named(option, attrs[attr.kind].may, false)
+    named(option, for_attr(row, attr).must, true)
+    named(option, for_attr(row, attr).may, false)
     if #attr.choices > 0 then named(name, {"no such choice"}, true) end
   end
   named("no_such_option", {1}, true)
