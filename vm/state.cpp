@@ -295,7 +295,7 @@ void State::relieve_pressure(lua_State* L) {
   if (!lua_gc(L, kGcIsRunning, 0)) return;  // the host stopped the collector: a step would restart it
   const int64_t budget = std::max(std::clamp(heap_kb << 16, kCycleBytes, kMaxCycleBytes), live_bytes / 2);
   const int64_t speed = collector_share > kLargeShare ? 3 : 6;
-  collecting = true;
+  const ScopedFlag busy(collecting, true);  // ends after an error of a finalizer too
   const ThreadPool::Awake awake(ctx.runtime->threads());
   const auto begin = std::chrono::steady_clock::now();
   observe_collector(ctx, [&] {
@@ -310,7 +310,6 @@ void State::relieve_pressure(lua_State* L) {
   const auto end = std::chrono::steady_clock::now();
   const double took = double((end - begin).count()), since = double((end - std::exchange(last_step, end)).count());
   collector_share += (took / std::max(since, 1.0) - collector_share) / 16;
-  collecting = false;
 }
 
 void State::collect_garbage(lua_State* L) {

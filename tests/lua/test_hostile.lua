@@ -42,6 +42,26 @@ t.test("finalizers that run while the state closes", function()
   survives([[pg = require "perigee" proxy = newproxy(true) ]] .. body, "closed\n")
 end)
 
+t.test("after an error of a finalizer the collector goes on, and jobs are suspended", function()
+  t.skip_in("gcstress", "each error leaves another op")
+  survives([[
+    local pg = require "perigee"
+    local errors, slices = 0, 0
+    local function work(n)
+      local x = pg.ones(500, 500)
+      for _ = 1, n do x = x + 1 end
+    end
+    for _ = 1, 40 do
+      getmetatable(newproxy(true)).__gc = function() error("expected") end
+      if not pcall(work, 40) then errors = errors + 1 end
+    end
+    while not pcall(work, 400) do end
+    local job = pg.job(work, 20)
+    repeat slices = slices + 1 until job:step(0)
+    print(errors > 20, pg.memory().peak < 1e8, slices > 5)
+  ]], "true\ttrue\ttrue\n")
+end)
+
 t.test("finalizers called by hand", function()
   local x, g = pg.ones(3), pg.Generator(1)
   pg.synchronize(t.device)
