@@ -34,7 +34,9 @@ HWY_INLINE hn::Vec<D> load_first(D d, const W* from, int64_t count) {
   if constexpr (std::is_same_v<W, hn::TFromD<D>>) {
     return load_part(d, from, count);
   } else {
-    W buffer[hn::MaxLanes(D())] = {};
+    constexpr int64_t kLanes = hn::MaxLanes(D());
+    W buffer[kLanes] = {};
+    if (count > kLanes) __builtin_unreachable();  // or GCC warns of reads beyond a single lane
     std::copy_n(from, count, buffer);
     return load(d, buffer);
   }
