@@ -105,6 +105,23 @@ local calls = {
   end,
 }
 
+for _, dtype in ipairs{"float32", "float64", "float16", "bfloat16"} do
+  local function matrix() return pg.ones(11000, 11000):to(dtype) end
+  local function vector() return pg.ones(11000):to(dtype) end
+  calls["mv of " .. dtype] = function()
+    local x, y = matrix(), vector()
+    return function() return x:mv(y) end
+  end
+  calls["mv of the transposed of " .. dtype] = function()
+    local x, y = matrix():t(), vector()
+    return function() return x:mv(y) end
+  end
+  calls["bmm with columns of " .. dtype] = function()
+    local x, y = matrix():reshape(8, 1375, 11000), vector():reshape(1, 11000, 1):expand(8, -1, -1)
+    return function() return x:bmm(y) end
+  end
+end
+
 for name, prepare in pairs(calls) do
   t.test("a long row or plane is interrupted: " .. name, function()
     for _, mode in ipairs{"cuda", "cuda_host"} do t.skip_in(mode, "a kernel that runs on the device is not interrupted") end

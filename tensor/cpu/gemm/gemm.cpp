@@ -142,6 +142,7 @@ constexpr int64_t kFewestRows = 16, kRowUnit = 4, kWeightsPerRow = 1 << 14;
 constexpr int64_t kBatchRows = 128;
 
 constexpr int64_t kRegionMacs = 32 << 20;  // of a thread: some tenths of a millisecond
+constexpr int64_t kThinMacs = 1 << 20;     // of a part of a thin product, which does not poll: the same time
 
 // The product in several regions, with the same bits. They are cut between rows, and where sums reach the next step.
 template <class T>
@@ -171,8 +172,12 @@ void product_in_regions(const Problem& p, const T* a, const T* b, T* c, const Ep
     }
 }
 
-// A product with few results and a large depth: the sum of products of pieces of the depth.
+// Whether a product has few results and a large depth: then it is the sum of products of pieces of the depth.
 constexpr int64_t kFewResults = 16, kPiece = 1 << 15;
+bool is_deep(Path path, const Problem& p) {
+  return path != Path::kBlocks && p.m * p.n <= kFewResults && p.k > kPiece;
+}
+
 template <class T>
 void deep_product(Path path, const Problem& p, const T* a, const T* b, SumOf<T>* c, const Epilogue<SumOf<T>>& finish) {
   const int64_t pieces = (p.k + kPiece - 1) / kPiece, size = p.m * p.n;
@@ -207,7 +212,7 @@ void product(const Problem& given, const T* a, const T* b, SumOf<T>* c, const Ep
   const Problem p = with_rows(given);
   const Path path = path_of<T>(p);
   const int64_t macs = p.m * p.n * p.k, task = macs_per_task(p);
-  if (path != Path::kBlocks && p.m * p.n <= kFewResults && p.k > kPiece) return deep_product(path, p, a, b, c, finish);
+  if (is_deep(path, p)) return deep_product(path, p, a, b, c, finish);
   if constexpr (std::is_floating_point_v<T>)
     if (path == Path::kBlocks && !packed && macs > kRegionMacs && Runtime::current().threads().stops_between_regions())
       return product_in_regions(p, a, b, c, finish);
@@ -220,7 +225,8 @@ void product(const Problem& given, const T* a, const T* b, SumOf<T>* c, const Ep
   const int64_t unit = by_rows ? kRowUnit : kPackedColumns;
   const int64_t length = by_rows ? p.m : p.n, units = (length + unit - 1) / unit;
   const int64_t grain = std::max<int64_t>(1, task * units / macs);
-  const int64_t parts = macs < 2 * task ? 1 : std::clamp<int64_t>(units / grain, 1, num_threads());
+  const int64_t most = path == Path::kBlocks ? num_threads() : std::max<int64_t>(num_threads(), macs / kThinMacs);
+  const int64_t parts = macs < 2 * task ? 1 : std::clamp<int64_t>(units / grain, 1, most);
   const auto work = [&](int64_t index) {
     const int64_t first = units * index / parts * unit;
     const int64_t count = std::min(length, units * (index + 1) / parts * unit) - first;
@@ -253,8 +259,12 @@ void gemm_thin(const Problem& p, const H* a, const H* b, H* c, const Epilogue<fl
   q.ldc = p.n;
   const Scratch<float> sums(p.m * p.n);
   product<H>(q, a, b, sums, finish);
-  if (p.ldc == p.n) return from_float(sums.get(), c, p.m * p.n);
-  for (int64_t i = 0; i < p.m; ++i) from_float(sums + i * p.n, c + i * p.ldc, p.n);
+  if (p.ldc == p.n)
+    return in_polled_blocks(p.m * p.n, 1 << 20, [&](int64_t begin, int64_t end) {
+      from_float(sums + begin, c + begin, end - begin);
+    });
+  Poller poll;
+  for (int64_t i = 0; i < p.m; ++i, poll(p.n)) from_float(sums + i * p.n, c + i * p.ldc, p.n);
 }
 
 template <class H>
@@ -304,7 +314,7 @@ void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w
 // Whether products are too small for vectors: several of them are computed together, element by element.
 bool are_small(Path path, const Problem& p) {
   constexpr int64_t kColumns = 4, kMacs = 256;
-  if (path != Path::kRows) return false;
+  if (path != Path::kRows || is_deep(path, p)) return false;
   return p.n <= kColumns && (p.m * p.n * p.k <= kMacs || (p.m * p.n == 1 && !p.trans_b));
 }
 
@@ -360,14 +370,15 @@ void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int
     for (int64_t i = 0; i < count; ++i) product(p, a + i * s.a, b + i * s.b, c + i * s.c);
     return;
   }
+  const bool cut = k == 0 || is_deep(path, p) || (path != Path::kBlocks && macs > kThinMacs);
   parallel_for(count, std::max<int64_t>(1, task / macs), [&](int64_t begin, int64_t end) {
     if constexpr (std::is_same_v<T, float>)
       if (are_small(path, p))
         return small_products_f32(end - begin, s, m, n, k, a + begin * s.a, layout(p.trans_a, p.lda), b + begin * s.b,
                                   layout(p.trans_b, p.ldb), c + begin * s.c, ldc);
     for (int64_t i = begin; i < end; ++i) {
-      if (k == 0)
-        clear(p, c + i * s.c);
+      if (cut)
+        product(p, a + i * s.a, b + i * s.b, c + i * s.c);
       else
         multiply(path, p, a + i * s.a, b + i * s.b, c + i * s.c);
     }
