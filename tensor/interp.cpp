@@ -331,13 +331,7 @@ Value make_array(const Type& type) {
 
 Value make_filled(const Type& type, double number) {
   Value host = make_array(Type{type.dtype, {}, type.shape});
-  const int64_t n = host.numel();
-  visit_dtype(type.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T element;
-    store_number(type.dtype, &element, number);
-    std::fill_n(static_cast<T*>(host.array().data()), n, element);
-  });
+  cpu::fill_number(type.dtype, host.array().data(), host.numel(), number);
   if (type.device.is_cpu()) return host;
   Value out = make_array(type);
   upload(type.device, out.array().data(), host.array().data(), host.array().buffer->bytes);

@@ -273,6 +273,7 @@ void zero_bytes(void* to, int64_t bytes) {
 }
 
 void fill_number(DType dtype, void* to, int64_t n, double number) {
+  if (n == 1) return store_number(dtype, to, number);
   visit_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     T value;
