@@ -138,6 +138,12 @@ local calls = {
     function() return pg.randint(1, 300, {300, 401}) end},
   ["rows"] = {function(a, i) return a:index_select(1, i), a:index_add(1, i:narrow(1, 1, 300), a), pg.embedding(i, a) end, x,
     function() return labels(900, 300) end},
+  ["writes of rows"] = {function(a, b, i)
+    local j = i:narrow(1, 1, 300)
+    return a:index_add(1, j, a), a:index_copy(1, j, b), a:index_put({j}, b), a:index_put({j}, b, {accumulate = true}),
+      a:index_add(1, j, b, {alpha = 0.3}), a:to("float16"):index_add(1, j, b:to("float16")), b:narrow(1, 1, 3):index_add(1, i:remainder(3) + 1, pg.cat({a, b, a}, 1)),
+      pg.one_hot(i, 300), pg.full({300, 401}, 3)
+  end, x, x, function() return labels(900, 300) end},
   ["masks"] = {function(a) local m = a:gt(0.5); return a:masked_select(m), a:masked_fill(m, 3), m:nonzero() end, x},
   ["sets"] = {function(a) local i = (a * 100):floor():to("int64"); return i:unique(), (i + 300):bincount() end, flat},
   ["movement"] = {function(a) return a:t():contiguous(), a:roll(7), a:flip{1}, a:pad{3, 2}, a:tril(), pg.cat({a, a}, 2), a:repeat_interleave(2, 1) end, x},

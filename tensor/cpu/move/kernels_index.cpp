@@ -177,7 +177,7 @@ void add_few_halves(const KernelArgs& a, int d, const void* src, const Dims& src
         values[k] = static_cast<const uint16_t*>(src)[walk.offset[2] + j * src_strides.back()];
       }
   });
-  add_half_rows(out.dtype(), Lines({out.numel()}, 0), places, values.data(), out.data, 1);
+  add_rows(out.dtype(), Lines({out.numel()}, 0), places, values.data(), out.data, 1);
 }
 
 // Adds src into out; src is indexed like the index.
@@ -307,31 +307,32 @@ void add_elements(int64_t count, P position, const T* src, T* out, T alpha) {
   });
 }
 
-// out[o][position(j)] += alpha * src[o][j]. Each thread owns outer positions or columns, so the order of the sums is
-// fixed.
+// out[o][position(j)] += alpha * src[o][j], for narrow rows.
 template <class T, class P>
-void add_rows(const Lines& x, int64_t count, P position, const T* src, T* out, T alpha, bool scaled) {
-  auto add = [&](int64_t o, int64_t begin, int64_t end) {
+void add_narrow_rows(const Lines& x, int64_t count, P position, const T* src, T* out, T alpha) {
+  const auto add = [&](int64_t o) {
     if (x.inner == 1) return add_elements(count, position, src + o * count, out + o * x.n, alpha);
     Poller poll;
-    for (int64_t j = 0; j < count; ++j, poll(end - begin)) {
+    for (int64_t j = 0; j < count; ++j, poll(x.inner)) {
       const T* from = src + (o * count + j) * x.inner;
       T* to = out + (o * x.n + position(j)) * x.inner;
-      if (scaled) {
-        for (int64_t k = begin; k < end; ++k) to[k] = wrapped_sum(to[k], wrapped_product(from[k], alpha));
-      } else {
-        for (int64_t k = begin; k < end; ++k) to[k] = wrapped_sum(to[k], from[k]);
-      }
+      for (int64_t k = 0; k < x.inner; ++k) to[k] = wrapped_sum(to[k], wrapped_product(from[k], alpha));
     }
   };
-  if (x.outer > 1 || x.inner < 32) {
-    parallel_for(x.outer, kGrain / (count * x.inner) + 1, [&](int64_t begin, int64_t end) {
-      for (int64_t o = begin; o < end; ++o) add(o, 0, x.inner);
+  parallel_for(x.outer, kGrain / (count * x.inner) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) add(o);
+  });
+}
+
+// The positions that an index input names.
+WorkVector<int64_t> positions_of(const KernelArgs& a, size_t input, int64_t size) {
+  WorkVector<int64_t> positions(size_t(a.in[input].numel()), 0);
+  with_positions(a, input, size, [&](auto position) {
+    in_polled_blocks(int64_t(positions.size()), 64 << 10, [&](int64_t begin, int64_t end) {
+      for (int64_t j = begin; j < end; ++j) positions[size_t(j)] = position(j);
     });
-  } else {
-    parallel_for(x.inner, std::max<int64_t>(16, kGrain / count + 1),
-                 [&](int64_t begin, int64_t end) { add(0, begin, end); });
-  }
+  });
+  return positions;
 }
 
 // Whether 16-bit rows are summed in float32 copies: where they are too narrow to be summed in groups, and the output is
@@ -345,20 +346,16 @@ void add_positions(const KernelArgs& a, const Lines& x, const void* src, double 
   const View &index = a.in[1], &out = a.out[0];
   const int64_t count = index.numel();
   if (count == 0 || out.numel() == 0) return;
+  if (is_half(out.dtype()) || x.inner >= kNarrowRow)
+    return cpu::add_rows(out.dtype(), x, positions_of(a, 1, x.n), src, out.data, alpha);
   visit_dtype(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    with_positions(a, 1, x.n, [&](auto position) {
-      if constexpr (std::is_arithmetic_v<T>) {
+    if constexpr (std::is_arithmetic_v<T>)
+      with_positions(a, 1, x.n, [&](auto position) {
         T factor;
         store_number(out.dtype(), &factor, alpha);
-        add_rows(x, count, position, static_cast<const T*>(src), out.as<T>(), factor, alpha != 1);
-      } else {
-        WorkVector<int64_t> positions(size_t(count), 0);
-        Poller poll;
-        for (int64_t j = 0; j < count; ++j, poll()) positions[size_t(j)] = position(j);
-        add_half_rows(out.dtype(), x, positions, src, out.data, alpha);
-      }
-    });
+        add_narrow_rows(x, count, position, static_cast<const T*>(src), out.as<T>(), factor);
+      });
   });
 }
 
@@ -393,6 +390,7 @@ void index_assign_kernel(const KernelArgs& a) {
   const int64_t count = index.numel(), bytes = lines.inner * size_of(out.dtype());
   const char* from = static_cast<const char*>(value.data);
   char* const to = out.as<char>();
+  if (lines.inner >= kNarrowRow) return assign_rows(lines, positions_of(a, 1, lines.n), from, to, bytes);
   Poller poll;
   with_positions(a, 1, lines.n, [&](auto position) {
     for (int64_t i = 0; i < lines.outer * count; ++i, poll(bytes))
@@ -404,9 +402,12 @@ void one_hot_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &out = a.out[0];
   const int64_t classes = out.size(out.rank() - 1);
   check_positions(a, 0, classes, false);
-  zero_bytes(out.data, out.numel() * 8);
   with_positions(a, 0, classes, [&](auto position) {
-    for (int64_t i = 0; i < x.numel(); ++i) out.as<int64_t>()[i * classes + position(i)] = 1;
+    parallel_for(x.numel(), 4 * kGrain / (classes + 1) + 1, [&](int64_t begin, int64_t end) {
+      int64_t* const rows = out.as<int64_t>();
+      std::fill(rows + begin * classes, rows + end * classes, 0);
+      for (int64_t i = begin; i < end; ++i) rows[i * classes + position(i)] = 1;
+    });
   });
 }
 

@@ -127,8 +127,11 @@ void scatter_reduce_kernel(const KernelArgs& a) { run_widened(a, reduce_scattere
 void write_at(const KernelArgs& a, std::span<const int64_t> positions, int64_t row, const void* from) {
   const View& out = a.out[0];
   const bool add = a.attr<bool>("accumulate");
-  if (add && is_half(out.dtype()))
-    return add_half_rows(out.dtype(), Lines({out.numel() / row, row}, 0), positions, from, out.data, 1);
+  const Lines lines({out.numel() / row, row}, 0);
+  if (add && (is_half(out.dtype()) || row >= kNarrowRow))
+    return add_rows(out.dtype(), lines, positions, from, out.data, 1);
+  if (row >= kNarrowRow)
+    return assign_rows(lines, positions, static_cast<const char*>(from), out.as<char>(), row * size_of(out.dtype()));
   Poller poll;
   visit_dtype(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
