@@ -6,6 +6,7 @@
 #include "hwy/highway.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -272,10 +273,19 @@ void write_bits(const RandomKey& key, int64_t first, int64_t count, uint64_t* ou
   HWY_DYNAMIC_DISPATCH(fill_bits)(key, first, count, out);
 }
 
-WorkVector<uint64_t> bits(const RandomKey& key, int64_t n) {
-  WorkVector<uint64_t> out(static_cast<size_t>(n));
-  write_bits(key, 0, n, out.data());
-  return out;
+// Calls f(begin, end, words) for parts of [0, n) of at most kPart elements, on all threads. Word i - begin is that of
+// element `first` + i.
+constexpr int64_t kPart = 1024;  // whole groups
+template <class F>
+void over_bits(const RandomKey& key, int64_t first, int64_t n, const F& f) {
+  parallel_for(n, 4 << 10, [&](int64_t begin, int64_t end) {
+    uint64_t words[kPart];
+    for (int64_t at = begin, next = at; at < end; at = next) {
+      next = std::min(end, (at / kPart + 1) * kPart);
+      write_bits(key, first + at, next - at, words);
+      f(at, next, words);
+    }
+  });
 }
 
 // Turns 64 random bits into a whole number below n (Lemire's multiplication, without rejection).
@@ -285,18 +295,18 @@ void randint_kernel(const KernelArgs& a) {
   const View& out = a.out[0];
   const int64_t low = a.attr<int64_t>("low");
   const uint64_t count = uint64_t(a.attr<int64_t>("high") - low) + 1;
-  const WorkVector<uint64_t> random = bits(key_of(a), out.numel());
   visit_dtype(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    T* data = out.as<T>();
-    Poller poll;
-    for (size_t i = 0; i < random.size(); ++i, poll()) {
-      const int64_t number = low + int64_t(below(count, random[i]));
-      if constexpr (std::is_arithmetic_v<T>)
-        data[i] = T(number);
-      else
-        data[i] = T(float(number));
-    }
+    over_bits(key_of(a), 0, out.numel(), [&](int64_t begin, int64_t end, const uint64_t* random) {
+      T* const data = out.as<T>();
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t number = low + int64_t(below(count, random[i - begin]));
+        if constexpr (std::is_arithmetic_v<T>)
+          data[i] = T(number);
+        else
+          data[i] = T(float(number));
+      }
+    });
   });
 }
 
@@ -336,99 +346,139 @@ void randperm_kernel(const KernelArgs& a) {
   });
 }
 
-double unit(uint64_t random) { return double(random >> 11) * 0x1p-53; }
+double unit(uint64_t random) { return double(int64_t(random >> 11)) * 0x1p-53; }
+
+// Throws if one of n probabilities is none.
+void check_probabilities(const View& p) {
+  const int64_t n = p.numel(), size = size_of(p.dtype());
+  std::atomic<bool> fine{true};
+  visit_dtype(p.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    parallel_for(n, 16 << 10, [&](int64_t begin, int64_t end) {
+      bool valid = true;
+      for (int64_t i = begin; i < end; ++i) {
+        const double v = double(p.as<T>()[i]);
+        valid &= int(v >= 0) & int(v <= 1);
+      }
+      if (!valid) fine = false;
+    });
+  });
+  for (int64_t i = 0; !fine && i < n; ++i)
+    if (const double v = load_number(p.dtype(), p.as<char>() + i * size); !(v >= 0 && v <= 1))
+      bad_argument("bernoulli", "p", "probabilities from 0 to 1", fmt::format("{} at element {}", v, i + 1));
+}
 
 void bernoulli_kernel(const KernelArgs& a) {
-  const View& p = a.in[0];
   const View& out = a.out[0];
-  const int64_t n = out.numel(), size = size_of(out.dtype());
   const bool one = a.has_attr("probability");
   const double shared = one ? a.attr<double>("probability") : 0;
-  const auto probability = [&](int64_t i) { return one ? shared : load_number(p.dtype(), p.as<char>() + i * size); };
-  Poller poll;
-  for (int64_t i = 0; !one && i < n; ++i, poll()) {
-    const double v = probability(i);
-    if (!(v >= 0 && v <= 1))
-      bad_argument("bernoulli", "p", "probabilities from 0 to 1", fmt::format("{} at element {}", v, i + 1));
-  }
-  const WorkVector<uint64_t> random = bits(key_of(a), n);
-  in_polled_blocks(n, 1 << 16, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      store_number(out.dtype(), out.as<char>() + i * size, unit(random[size_t(i)]) < probability(i));
+  if (!one) check_probabilities(a.in[0]);
+  visit_dtype(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* const p = one ? nullptr : a.in[0].as<T>();
+    over_bits(key_of(a), 0, out.numel(), [&](int64_t begin, int64_t end, const uint64_t* random) {
+      T* const data = out.as<T>();
+      uint8_t chosen[kPart];  // two loops, so that neither has a branch
+      for (int64_t i = begin; i < end; ++i) chosen[i - begin] = unit(random[i - begin]) < (one ? shared : double(p[i]));
+      for (int64_t i = begin; i < end; ++i) data[i] = T(float(chosen[i - begin]));
+    });
   });
 }
 
-// One row of weights in double precision, after the checks.
-struct Weights {
-  WorkVector<double> w;
-  int64_t nonzero = 0;
+// Draws from rows of weights. Each thread has its own.
+class Weights {
+ public:
+  Weights(const KernelArgs& a, int64_t choices)
+      : a_(a), n_(a.attr<int64_t>("n")), base_(a.attr<int64_t>("index_base")), w_(size_t(choices)), keys_(w_.size()) {}
 
-  void read(const View& p, int64_t row, int64_t choices) {
-    w.resize(size_t(choices));
-    cpu::convert(p.dtype(), p.as<char>() + row * choices * size_of(p.dtype()), DType::kFloat64, w.data(), choices);
-    nonzero = 0;
-    bool valid = true;
+  // Reads a row in double precision. Returns whether the weights are finite and at least 0, and enough above 0.
+  bool read(int64_t row, int64_t fewest) {
+    const View& p = a_.in[0];
+    const int64_t choices = int64_t(w_.size());
+    cpu::convert(p.dtype(), p.as<char>() + row * choices * size_of(p.dtype()), DType::kFloat64, w_.data(), choices);
+    nonzero_ = 0;
+    int64_t valid = 0;
     in_polled_blocks(choices, 1 << 16, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const double v = w[size_t(i)];
-        valid &= v >= 0 && v <= std::numeric_limits<double>::max();
-        nonzero += v > 0;
+        const double v = w_[size_t(i)];
+        valid += int64_t(v >= 0) & int64_t(v <= std::numeric_limits<double>::max());
+        nonzero_ += v > 0;
       }
     });
-    if (valid) return;
-    for (int64_t i = 0; i < choices; ++i)
-      if (const double v = w[size_t(i)]; !(v >= 0) || std::isinf(v))
+    return valid == choices && nonzero_ >= fewest;
+  }
+
+  [[noreturn]] void refuse(int64_t fewest) const {
+    for (size_t i = 0; i < w_.size(); ++i)
+      if (const double v = w_[i]; !(v >= 0) || std::isinf(v))
         bad_argument("multinomial", "p", "finite weights of at least 0", fmt::format("{} at element {}", v, i + 1));
+    bad_argument("multinomial", "p", fmt::format("at least {} weights above 0 in a row", fewest),
+                 std::to_string(nonzero_));
   }
+
+  // Inverts the cumulative sums of the weights.
+  void draw_with_replacement(int64_t row) {
+    double sum = 0;
+    in_polled_blocks(int64_t(w_.size()), 1 << 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) keys_[size_t(i)] = sum += w_[size_t(i)];
+    });
+    size_t last = w_.size() - 1;
+    while (last > 0 && w_[last] == 0) --last;
+    int64_t* const out = a_.out[0].as<int64_t>() + row * n_;
+    over_bits(key_of(a_), row * n_, n_, [&](int64_t begin, int64_t end, const uint64_t* random) {
+      for (int64_t k = begin; k < end; ++k) {
+        const auto at = std::upper_bound(keys_.begin(), keys_.end(), unit(random[k - begin]) * sum);
+        out[k] = int64_t(std::min(size_t(at - keys_.begin()), last)) + base_;
+      }
+    });
+  }
+
+  // Takes the n smallest of -log(u) / w (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006).
+  void draw_without_replacement(int64_t row) {
+    const int64_t choices = int64_t(w_.size());
+    over_bits(key_of(a_), row * choices, choices, [&](int64_t begin, int64_t end, const uint64_t* random) {
+      for (int64_t i = begin; i < end; ++i) {
+        const double w = w_[size_t(i)];
+        keys_[size_t(i)] = w > 0 ? -std::log1p(-unit(random[i - begin])) / w : 0;
+      }
+    });
+    WorkVector<std::pair<double, int64_t>> items;
+    items.reserve(size_t(nonzero_));
+    Poller poll;
+    for (size_t i = 0; i < w_.size(); ++i, poll())
+      if (w_[i] > 0) items.emplace_back(keys_[i], int64_t(i));
+    const std::less<std::pair<double, int64_t>> less;
+    std::partial_sort(items.begin(), items.begin() + n_, items.end(), PolledOrder(less, poll));
+    for (int64_t k = 0; k < n_; ++k) a_.out[0].as<int64_t>()[row * n_ + k] = items[size_t(k)].second + base_;
+  }
+
+ private:
+  const KernelArgs& a_;
+  const int64_t n_, base_;
+  WorkVector<double> w_, keys_;
+  int64_t nonzero_ = 0;
 };
-
-// Inverts the cumulative sums of the weights.
-void draw_with_replacement(const Weights& weights, const uint64_t* random, int64_t n, int64_t base, int64_t* out) {
-  WorkVector<double> cumulative(weights.w.size());
-  double sum = 0;
-  Poller poll;
-  for (size_t i = 0; i < cumulative.size(); ++i, poll()) cumulative[i] = sum += weights.w[i];
-  size_t last = cumulative.size() - 1;
-  while (last > 0 && weights.w[last] == 0) --last;
-  for (int64_t k = 0; k < n; ++k, poll(kMissWork)) {
-    const auto at = std::upper_bound(cumulative.begin(), cumulative.end(), unit(random[k]) * sum);
-    out[k] = int64_t(std::min(size_t(at - cumulative.begin()), last)) + base;
-  }
-}
-
-// Takes the n smallest of -log(u) / w (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006).
-void draw_without_replacement(const Weights& weights, const uint64_t* random, int64_t n, int64_t base, int64_t* out) {
-  WorkVector<std::pair<double, int64_t>> keys;
-  keys.reserve(size_t(weights.nonzero));
-  Poller poll;
-  for (size_t i = 0; i < weights.w.size(); ++i, poll(kMissWork))
-    if (weights.w[i] > 0) keys.emplace_back(-std::log1p(-unit(random[i])) / weights.w[i], int64_t(i));
-  const std::less<std::pair<double, int64_t>> less;
-  std::partial_sort(keys.begin(), keys.begin() + n, keys.end(), PolledOrder(less, poll));
-  for (int64_t k = 0; k < n; ++k) out[k] = keys[size_t(k)].second + base;
-}
 
 void multinomial_kernel(const KernelArgs& a) {
   const View& p = a.in[0];
-  const View& out = a.out[0];
-  const int64_t n = a.attr<int64_t>("n"), base = a.attr<int64_t>("index_base");
-  if (out.numel() == 0) return;
+  if (a.out[0].numel() == 0) return;
   const bool replacement = a.attr<bool>("replacement");
-  const int64_t choices = p.size(p.rank() - 1), rows = p.numel() / choices, words = replacement ? n : choices;
-  Weights weights;
-  Poller poll;  // for rows that are too short to poll themselves
-  for (int64_t row = 0; row < rows; ++row, poll(choices)) {
-    weights.read(p, row, choices);
-    if (weights.nonzero < (replacement ? 1 : n))
-      bad_argument("multinomial", "p", fmt::format("at least {} weights above 0 in a row", replacement ? 1 : n),
-                   std::to_string(weights.nonzero));
-  }
-  const WorkVector<uint64_t> random = bits(key_of(a), rows * words);
-  for (int64_t row = 0; row < rows; ++row, poll(choices + words)) {
-    weights.read(p, row, choices);
-    (replacement ? draw_with_replacement : draw_without_replacement)(weights, random.data() + row * words, n, base,
-                                                                     out.as<int64_t>() + row * n);
-  }
+  const int64_t choices = p.size(p.rank() - 1), rows = p.numel() / choices;
+  const int64_t fewest = replacement ? 1 : a.attr<int64_t>("n");
+  const int64_t work =
+      replacement ? 2 * choices + 16 * a.attr<int64_t>("n") : 16 * choices;  // elements that take about 1 ns
+  std::atomic<bool> fine{true};
+  parallel_for(rows, 10'000 / work + 1, [&](int64_t begin, int64_t end) {
+    Weights weights(a, choices);
+    for (int64_t row = begin; row < end; ++row) {
+      if (!weights.read(row, fewest)) return void(fine = false);
+      replacement ? weights.draw_with_replacement(row) : weights.draw_without_replacement(row);
+    }
+  });
+  if (fine) return;
+  Weights weights(a, choices);
+  for (int64_t row = 0; row < rows; ++row)
+    if (!weights.read(row, fewest)) weights.refuse(fewest);
 }
 
 }  // namespace
