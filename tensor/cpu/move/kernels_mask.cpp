@@ -30,15 +30,44 @@ struct Broadcast {
   }
 };
 
-constexpr int64_t kBlock = 64 << 10;  // elements between two polls
+// Blocks of n elements, and how many chosen ones come before each: threads can then take blocks.
+class Blocks {
+ public:
+  // count(begin, end) returns the number of chosen elements in [begin, end).
+  template <class F>
+  Blocks(int64_t n, const F& count) : n_(n), before_(size_t((n + kBlock - 1) / kBlock + 1), 0) {
+    const int64_t blocks = int64_t(before_.size()) - 1;
+    parallel_for(blocks, 4, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) before_[size_t(i) + 1] = count(i * kBlock, std::min(n_, (i + 1) * kBlock));
+    });
+    for (size_t i = 1; i < before_.size(); ++i) before_[i] += before_[i - 1];
+  }
+  // Of the true elements of a mask.
+  Blocks(const uint8_t* mask, int64_t n)
+      : Blocks(n, [mask](int64_t begin, int64_t end) {
+          int64_t count = 0;
+          for (int64_t i = begin; i < end; ++i) count += mask[i];
+          return count;
+        }) {}
 
-int64_t count_true(const uint8_t* mask, int64_t n) {
-  int64_t count = 0;
-  in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) count += mask[i];
-  });
-  return count;
-}
+  int64_t chosen() const { return before_.back(); }
+
+  // Calls f(begin, end, before, after) for each block, on all threads: the numbers of chosen elements before it and
+  // before the next. A chosen element is as much work as `work` others.
+  template <class F>
+  void each(int64_t work, const F& f) const {
+    const int64_t blocks = int64_t(before_.size()) - 1, total = n_ + chosen() * work;
+    parallel_for(blocks, (8 << 10) / (total / std::max<int64_t>(blocks, 1) + 1) + 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        f(i * kBlock, std::min(n_, (i + 1) * kBlock), before_[size_t(i)], before_[size_t(i) + 1]);
+    });
+  }
+
+ private:
+  static constexpr int64_t kBlock = 8 << 10;
+  int64_t n_;
+  WorkVector<int64_t> before_;
+};
 
 // to[i] = chosen[i] ? value : from[i], without a branch. `to` may be `from`.
 template <class T>
@@ -73,19 +102,28 @@ void masked_fill_kernel(const KernelArgs& a) {
   fill_chosen(mask.as<uint8_t>(), x.data, out, number);
 }
 
-// Calls f(i) for each i < n where mask is true, in order. A call is as much work as `work` elements of the mask.
-template <class F>
-void over_true(const uint8_t* mask, int64_t n, int64_t work, const F& f) {
+// Calls f(i) for each i in [begin, end) where chosen(i) is 1, in order. A call is as much work as `work` elements.
+template <class C, class F>
+void over_chosen(int64_t begin, int64_t end, int64_t work, const C& chosen, const F& f) {
   constexpr int64_t kPart = 1024;
   int32_t found[kPart];
   Poller poll;
-  for (int64_t begin = 0; begin < n; begin += kPart) {
-    const int64_t part = std::min(kPart, n - begin);
+  for (; begin < end; begin += kPart) {
+    const int64_t part = std::min(kPart, end - begin);
     int64_t count = 0;
-    for (int64_t j = 0; j < part; ++j) found[count] = int32_t(j), count += mask[begin + j];  // without a branch
+    for (int64_t j = 0; j < part; ++j) found[count] = int32_t(j), count += chosen(begin + j);  // without a branch
     for (int64_t k = 0; k < count; ++k, poll(work)) f(begin + found[k]);
     poll(part);
   }
+}
+
+// Calls f(i, k) for each i where mask is true, with the number k of those before it, on all threads.
+template <class F>
+void over_true(const Blocks& blocks, const uint8_t* mask, int64_t work, const F& f) {
+  blocks.each(work, [&](int64_t begin, int64_t end, int64_t k, int64_t) {
+    over_chosen(
+        begin, end, work, [mask](int64_t i) { return mask[i]; }, [&](int64_t i) { f(i, k++); });
+  });
 }
 
 // Calls f(bytes), with a constant for the sizes of elements: a copy of so many bytes is then one instruction.
@@ -99,54 +137,45 @@ void with_row_size(int64_t bytes, const F& f) {
 }
 
 // Copies the rows of `from` where mask is true to consecutive rows of `to`.
-void read_rows(const uint8_t* mask, int64_t n, const char* from, char* to, int64_t bytes) {
+void read_rows(const Blocks& blocks, const uint8_t* mask, const char* from, char* to, int64_t bytes) {
   with_row_size(bytes, [&](auto size) {
-    over_true(mask, n, bytes, [&](int64_t i) {
-      std::memcpy(to, from + i * int64_t(size), size);
-      to += size;
-    });
+    const int64_t step = int64_t(size);
+    over_true(blocks, mask, bytes, [&](int64_t i, int64_t k) { std::memcpy(to + k * step, from + i * step, size); });
   });
 }
 
 // Copies consecutive rows of `from` to the rows of `to` where mask is true.
-void write_rows(const uint8_t* mask, int64_t n, const char* from, char* to, int64_t bytes) {
+void write_rows(const Blocks& blocks, const uint8_t* mask, const char* from, char* to, int64_t bytes) {
   with_row_size(bytes, [&](auto size) {
-    over_true(mask, n, bytes, [&](int64_t i) {
-      std::memcpy(to + i * int64_t(size), from, size);
-      from += size;
-    });
+    const int64_t step = int64_t(size);
+    over_true(blocks, mask, bytes, [&](int64_t i, int64_t k) { std::memcpy(to + i * step, from + k * step, size); });
   });
 }
 
-// read_rows for elements. Every element is written, but the target advances only where mask is true: this avoids a
-// branch. Returns how many were copied: at most as many as `out` has.
-int64_t read_elements(const uint8_t* mask, int64_t n, const void* from, const View& out) {
-  const int64_t count = out.numel();
-  int64_t copied = 0;
+// read_rows for elements, at most as many as `out` has. Every element is written, but the target advances only where
+// mask is true: this avoids a branch.
+void read_elements(const Blocks& blocks, const uint8_t* mask, const void* from, const View& out) {
+  const int64_t most = out.numel();
   visit_size(size_of(out.dtype()), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    int64_t at = 0;
-    in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) {
-      const auto copy = [&](int64_t i) {
-        out.as<T>()[at] = static_cast<const T*>(from)[i];
-        at += mask[i];
-      };
-      int64_t i = begin;
-      for (const int64_t safe = std::min(end, begin + count - at); i < safe; ++i) copy(i);  // they cannot fill `out`
-      for (; i < end && at < count; ++i) copy(i);
+    const T* const x = static_cast<const T*>(from);
+    blocks.each(2, [=, to = out.as<T>()](int64_t begin, int64_t end, int64_t before, int64_t after) {
+      int64_t at = before;
+      for (int64_t i = begin; at < std::min(after, most);)  // elements that cannot reach what another block writes
+        for (const int64_t safe = std::min(end, i + std::min(after, most) - at); i < safe; ++i) {
+          to[at] = x[i];
+          at += mask[i];
+        }
     });
-    copied = at;
   });
-  return copied;
 }
 
 void masked_select_kernel(const KernelArgs& a) {
   Dims shape;
   broadcast(a.in[0].shape(), a.in[1].shape(), &shape);
   const Broadcast x(a.in[0], shape), mask(a.in[1], shape);
-  const int64_t n = numel(shape);
-  const View out = a.allocate(0, {count_true(mask.as<uint8_t>(), n)});
-  read_elements(mask.as<uint8_t>(), n, x.data, out);
+  const Blocks blocks(mask.as<uint8_t>(), numel(shape));
+  read_elements(blocks, mask.as<uint8_t>(), x.data, a.allocate(0, {blocks.chosen()}));
 }
 
 // Checks the number of elements before anything is written.
@@ -154,7 +183,8 @@ void masked_scatter_kernel(const KernelArgs& a) {
   const View &source = a.in[2], &out = a.out[0];
   const Broadcast mask(a.in[1], out.shape());
   const uint8_t* flags = mask.as<uint8_t>();
-  const int64_t count = count_true(flags, out.numel());
+  const Blocks blocks(flags, out.numel());
+  const int64_t count = blocks.chosen();
   if (source.numel() < count)
     bad_argument(a.op.name, "source", fmt::format("at least {} elements, one for each true element of the mask", count),
                  std::to_string(source.numel()));
@@ -163,13 +193,15 @@ void masked_scatter_kernel(const KernelArgs& a) {
   assign_block(source, out.dtype(), source.shape(), values.data(), contiguous_strides(source.shape()));
   if (out.data != a.in[0].data)
     assign_block(a.in[0], out.dtype(), out.shape(), out.data, contiguous_strides(out.shape()));
-  write_rows(flags, out.numel(), values.data(), out.as<char>(), size);
+  write_rows(blocks, flags, values.data(), out.as<char>(), size);
 }
 
 void masked_scatter_backward_kernel(const KernelArgs& a) {
   const View &dy = a.in[0], &mask = a.in[1], &out = a.out[0];
   const Broadcast flags(mask, dy.shape()), values(dy, dy.shape());
-  const int64_t count = read_elements(flags.as<uint8_t>(), dy.numel(), values.data, out), size = size_of(out.dtype());
+  const Blocks blocks(flags.as<uint8_t>(), dy.numel());
+  read_elements(blocks, flags.as<uint8_t>(), values.data, out);
+  const int64_t count = std::min(blocks.chosen(), out.numel()), size = size_of(out.dtype());
   zero_bytes(out.as<char>() + count * size, (out.numel() - count) * size);
 }
 
@@ -183,10 +215,11 @@ void mask_get_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &mask = a.in[1];
   Dims shape = rest_of(x, mask);
   const int64_t bytes = numel(shape) * size_of(x.dtype());
-  shape.insert(0, count_true(mask.as<uint8_t>(), mask.numel()));
+  const Blocks blocks(mask.as<uint8_t>(), mask.numel());
+  shape.insert(0, blocks.chosen());
   const View out = a.allocate(0, shape);
-  if (shape.size() == 1) return void(read_elements(mask.as<uint8_t>(), mask.numel(), x.data, out));
-  read_rows(mask.as<uint8_t>(), mask.numel(), x.as<char>(), out.as<char>(), bytes);
+  if (shape.size() == 1) return read_elements(blocks, mask.as<uint8_t>(), x.data, out);
+  read_rows(blocks, mask.as<uint8_t>(), x.as<char>(), out.as<char>(), bytes);
 }
 
 void check_count(const KernelArgs& a, const char* name, int64_t rows, int64_t count) {
@@ -197,9 +230,10 @@ void check_count(const KernelArgs& a, const char* name, int64_t rows, int64_t co
 
 void mask_get_backward_kernel(const KernelArgs& a) {
   const View &dy = a.in[0], &mask = a.in[1], &out = a.out[0];
-  check_count(a, "dy", dy.size(0), count_true(mask.as<uint8_t>(), mask.numel()));
+  const Blocks blocks(mask.as<uint8_t>(), mask.numel());
+  check_count(a, "dy", dy.size(0), blocks.chosen());
   zero_bytes(out.data, out.numel() * size_of(out.dtype()));
-  write_rows(mask.as<uint8_t>(), mask.numel(), dy.as<char>(), out.as<char>(),
+  write_rows(blocks, mask.as<uint8_t>(), dy.as<char>(), out.as<char>(),
              numel(rest_of(out, mask)) * size_of(out.dtype()));
 }
 
@@ -209,18 +243,20 @@ void mask_assign_kernel(const KernelArgs& a) {
   Dims rest = rest_of(x, mask);
   const int64_t bytes = numel(rest) * size_of(out.dtype());
   const bool counted = value.rank() == rest.size() + 1 && value.size(0) != 1;
+  const bool single = !counted && numel(rest) == 1;
+  const Blocks blocks(flags, single ? 0 : mask.numel());
   if (counted) {
-    check_count(a, "value", value.size(0), count_true(flags, mask.numel()));
+    check_count(a, "value", value.size(0), blocks.chosen());
     rest.insert(0, value.size(0));
   }
   if (out.numel() == 0) return;
   WorkVector<char> source(size_t(numel(rest) * size_of(out.dtype())));
   assign_block(value, out.dtype(), rest, source.data(), contiguous_strides(rest));
-  if (!counted && numel(rest) == 1) return fill_chosen(flags, x.data, out, source.data());
+  if (single) return fill_chosen(flags, x.data, out, source.data());
   if (out.data != x.data) copy_strided(x, out.data);
-  if (counted) return write_rows(flags, mask.numel(), source.data(), out.as<char>(), bytes);
-  over_true(flags, mask.numel(), bytes,
-            [&](int64_t i) { std::memcpy(out.as<char>() + i * bytes, source.data(), size_t(bytes)); });
+  if (counted) return write_rows(blocks, flags, source.data(), out.as<char>(), bytes);
+  over_true(blocks, flags, bytes,
+            [&](int64_t i, int64_t) { std::memcpy(out.as<char>() + i * bytes, source.data(), size_t(bytes)); });
 }
 
 template <class T>
@@ -234,35 +270,32 @@ bool is_nonzero(T v) {
 template <class T>
 void find_nonzero(const KernelArgs& a) {
   const View& x = a.in[0];
-  const T* values = x.as<T>();
-  const int64_t n = x.numel(), base = a.attr<int64_t>("index_base");
-  int64_t count = 0;
-  in_polled_blocks(n, kBlock, [&](int64_t begin, int64_t end) {
+  const T* const values = x.as<T>();
+  const int64_t base = a.attr<int64_t>("index_base");
+  const Blocks blocks(x.numel(), [values](int64_t begin, int64_t end) {
+    int64_t count = 0;
     for (int64_t i = begin; i < end; ++i) count += is_nonzero(values[i]);
+    return count;
   });
-  const View out = a.allocate(0, {count, x.rank()});
-  if (x.rank() == 0 || count == 0) return;
-  int64_t* to = out.as<int64_t>();
-  constexpr int64_t kPart = 1024;  // of a row, which is a run of the last dim
-  int32_t found[kPart];
-  int64_t index[kMaxRank] = {};  // of the row
+  const View out = a.allocate(0, {blocks.chosen(), x.rank()});
+  if (x.rank() == 0) return;
   const int last = x.rank() - 1;
-  const int64_t row = x.size(last);
-  Poller poll;
-  for (int64_t first = 0; first < n; first += row) {
-    for (int64_t begin = 0; begin < row; begin += kPart) {
-      const int64_t part = std::min(kPart, row - begin);
-      const T* const from = values + first + begin;
-      int64_t k = 0;
-      for (int64_t j = 0; j < part; ++j) found[k] = int32_t(j), k += is_nonzero(from[j]);  // without a branch
-      for (int64_t i = 0; i < k; ++i, to += x.rank()) {
+  const int64_t row = x.size(last);  // a run of the last dim
+  blocks.each(2 * x.rank(), [&](int64_t begin, int64_t end, int64_t before, int64_t) {
+    int64_t* to = out.as<int64_t>() + before * x.rank();
+    int64_t index[kMaxRank];  // of the row
+    for (int64_t d = last - 1, rest = begin / row; d >= 0; rest /= x.size(int(d)), --d)
+      index[d] = rest % x.size(int(d));
+    for (int64_t first = begin / row * row; first < end; first += row) {
+      const auto chosen = [values](int64_t i) { return is_nonzero(values[i]); };
+      over_chosen(std::max(begin, first), std::min(end, first + row), 0, chosen, [&](int64_t i) {
         for (int d = 0; d < last; ++d) to[d] = index[d] + base;
-        to[last] = begin + found[i] + base;
-      }
-      poll(part);
+        to[last] = i - first + base;
+        to += x.rank();
+      });
+      for (int d = last - 1; d >= 0 && ++index[d] == x.size(d); --d) index[d] = 0;
     }
-    for (int d = last - 1; d >= 0 && ++index[d] == x.size(d); --d) index[d] = 0;
-  }
+  });
 }
 
 void nonzero_kernel(const KernelArgs& a) {
