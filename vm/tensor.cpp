@@ -1,6 +1,10 @@
 // Fields of tensors, comparisons, and in-place writes of whole tensors.
+#include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <limits>
 
+#include "tensor/parallel.h"
 #include "tensor/rule.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
@@ -97,6 +101,19 @@ int is_contiguous_tensor(lua_State* L, State& state) {
   return lua_pushboolean(L, readable(L, state, 1, "is_contiguous", "x").array().contiguous), 1;
 }
 
+// Whether f(begin, end) is true for all parts of [0, n), of at most kPart elements. Threads stop at the first other
+// one.
+constexpr int64_t kPart = 1024;
+template <class F>
+bool all_of_parts(int64_t n, const F& f) {
+  std::atomic<bool> all{true};
+  parallel_for(n, 16 * kPart, [&](int64_t begin, int64_t end) {
+    for (; begin < end && all.load(std::memory_order_relaxed); begin += kPart)
+      if (!f(begin, std::min(end, begin + kPart))) all = false;
+  });
+  return all;
+}
+
 // x:equal(y) → whether dtype, shape and elements are the same. NaN is not equal to itself.
 int equal(lua_State* L, State& state) {
   const Value& a = readable(L, state, 1, "equal", "x");
@@ -107,14 +124,16 @@ int equal(lua_State* L, State& state) {
     using T = typename decltype(tag)::type;
     const T* p = static_cast<const T*>(x.array().data());
     const T* q = static_cast<const T*>(y.array().data());
-    for (int64_t i = 0; i < x.numel(); ++i) {
-      if constexpr (std::is_integral_v<T>) {
-        if (p[i] != q[i]) return false;
-      } else if (!(double(p[i]) == double(q[i]))) {
-        return false;
+    return all_of_parts(x.numel(), [=](int64_t begin, int64_t end) {
+      bool alike = true;
+      for (int64_t i = begin; i < end; ++i) {
+        if constexpr (std::is_integral_v<T>)
+          alike &= p[i] == q[i];
+        else
+          alike &= double(p[i]) == double(q[i]);
       }
-    }
-    return true;
+      return alike;
+    });
   });
   lua_pushboolean(L, same);
   return 1;
@@ -151,16 +170,26 @@ int allclose(lua_State* L, State& state) {
   ScopedFlag quiet(state.ctx.recording, false);
   const Value x = host_copy(state, expanded(state, a.detached(), shape)),
               y = host_copy(state, expanded(state, b.detached(), shape));
-  const char* p = static_cast<const char*>(x.array().data());
-  const char* q = static_cast<const char*>(y.array().data());
-  for (int64_t i = 0; i < x.numel(); ++i, p += size_of(x.dtype()), q += size_of(y.dtype())) {
-    const double u = load_number(x.dtype(), p), v = load_number(y.dtype(), q);
-    const bool close =
-        u == v || (std::isnan(u) && std::isnan(v) ? equal_nan
-                                                  : std::isfinite(u) && std::fabs(u - v) <= atol + rtol * std::fabs(v));
-    if (!close) return lua_pushboolean(L, false), 1;
-  }
-  lua_pushboolean(L, true);
+  const auto numbers = [](const Value& from, int64_t begin, int64_t count, double* to) {
+    visit_dtype(from.dtype(), [&](auto tag) {
+      const auto* const first = static_cast<const typename decltype(tag)::type*>(from.array().data()) + begin;
+      for (int64_t i = 0; i < count; ++i) to[i] = double(first[i]);
+    });
+  };
+  const bool close = all_of_parts(x.numel(), [&](int64_t begin, int64_t end) {
+    double u[kPart], v[kPart];
+    numbers(x, begin, end - begin, u);
+    numbers(y, begin, end - begin, v);
+    int close = 1;
+    for (int64_t i = 0; i < end - begin; ++i) {
+      const int both_nan = int(u[i] != u[i]) & int(v[i] != v[i]) & int(equal_nan);
+      const int near = int(std::fabs(u[i]) <= std::numeric_limits<double>::max()) &
+                       int(std::fabs(u[i] - v[i]) <= atol + rtol * std::fabs(v[i]));
+      close &= int(u[i] == v[i]) | near | both_nan;
+    }
+    return close != 0;
+  });
+  lua_pushboolean(L, close);
   return 1;
 }
 
