@@ -1,9 +1,12 @@
 // Running reductions. Along the last dim a scan is a chain of dependent steps; along other dims it works on whole rows.
 // 16-bit floats are scanned as float32.
 #include <algorithm>
+#include <type_traits>
 
 #include "tensor/cpu/half.h"
 #include "tensor/cpu/reduce/reduce.h"
+#include "tensor/cpu/reduce/reduce_simd.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/cpu/wrap.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
@@ -34,13 +37,16 @@ A advance(A total, A v) {
   return kProduct ? wrapped_product(total, v) : wrapped_sum(total, v);
 }
 
-// Calls f(offset, width) for every tile of columns; offset is that of the first element.
+// Calls f(offset, width) for every tile of columns; offset is that of the first element. Threads share the columns of
+// an outer position only where rows are long: the caches of two cores hand over what lies near a common border.
 template <class F>
 void over_columns(const Lines& lines, const F& f) {
+  constexpr int64_t kWide = 2 << 10;  // elements
   const int64_t tiles = (lines.inner + kTile - 1) / kTile, width = std::min(kTile, lines.inner);
-  parallel_for(lines.outer * tiles, (32 << 10) / std::max<int64_t>(lines.n * width, 1) + 1,
+  const int64_t share = lines.inner >= kWide ? tiles : 1, parts = tiles / share;  // tiles per part
+  parallel_for(lines.outer * share, (32 << 10) / std::max<int64_t>(lines.n * width * parts, 1) + 1,
                [&](int64_t begin, int64_t end) {
-                 for (int64_t i = begin; i < end; ++i) {
+                 for (int64_t i = begin * parts; i < end * parts; ++i) {
                    const int64_t first = i % tiles * kTile;
                    f(i / tiles * lines.n * lines.inner + first, std::min(kTile, lines.inner - first));
                  }
@@ -64,29 +70,43 @@ void over_lines(const Lines& lines, const F& f) {
   });
 }
 
-// Scans `count` elements of lines at a distance of n, starting with the totals; `step` is 1 or -1.
+// Scans `count` elements of lines at a distance of n, starting with the totals; `step` is 1 or -1. What comes before
+// the totals is joined to each result; without `y` only the totals are computed.
 // Not inlined: inside a lambda GCC treats the loop as cold and keeps a false dependency between its conversions. Totals
 // are copied by loops: with std::copy_n they stay in memory.
-template <bool kProduct, int64_t kCount, class In, class Out, class A>
-[[gnu::noinline]] void running_block(const In* x, Out* y, int64_t n, int64_t count, int64_t step, A* totals) {
-  A total[kCount];
-  for (int64_t i = 0; i < kCount; ++i) total[i] = totals[i];
-  for (int64_t k = 0; k < count; ++k, x += step, y += step)
+template <bool kProduct, int64_t kCount, bool kWrite, class In, class Out, class A>
+[[gnu::noinline]] void running_block(const In* x, Out* y, int64_t n, int64_t count, int64_t step, const A* before,
+                                     A* totals) {
+  A total[kCount], base[kCount];
+  for (int64_t i = 0; i < kCount; ++i) total[i] = totals[i], base[i] = before[i];
+  for (int64_t k = 0; k < count; ++k, x += step, y += kWrite ? step : 0)
     for (int64_t i = 0; i < kCount; ++i) {
       total[i] = advance<kProduct>(total[i], A(x[i * n]));
-      y[i * n] = static_cast<Out>(total[i]);
+      if constexpr (kWrite) y[i * n] = static_cast<Out>(advance<kProduct>(base[i], total[i]));
     }
   for (int64_t i = 0; i < kCount; ++i) totals[i] = total[i];
 }
 
+// Few long lines are scanned in blocks, whatever the number of threads: totals of all blocks first, then the blocks,
+// each as a scan of its own to which the total of those before it is joined.
+struct LineBlocks {
+  static constexpr int64_t length = 4 << 10;
+  int64_t n, count;
+  explicit LineBlocks(int64_t n) : n(n), count((n + length - 1) / length) {}
+  static bool pay(const Lines& lines) { return lines.inner == 1 && lines.outer < 8 && lines.n >= 64 << 10; }
+  int64_t size(int64_t b) const { return std::min(length, n - b * length); }
+};
+
 template <bool kProduct, class In, class Out>
 void running_lines(const In* x, Out* y, const Lines& lines, bool reverse) {
+  using A = Running<In>;
   over_lines(lines, [&]<int64_t kCount>(std::integral_constant<int64_t, kCount>, int64_t line) {
-    Running<In> totals[kCount];
-    std::fill_n(totals, kCount, Running<In>(kProduct ? 1 : 0));
+    A totals[kCount], none[kCount];
+    std::fill_n(totals, kCount, A(kProduct ? 1 : 0));
+    std::fill_n(none, kCount, A(kProduct ? 1 : 0));
     in_polled_blocks(lines.n, kBlock, [&](int64_t begin, int64_t end) {
       const int64_t first = line * lines.n + (reverse ? lines.n - 1 - begin : begin);
-      running_block<kProduct, kCount>(x + first, y + first, lines.n, end - begin, reverse ? -1 : 1, totals);
+      running_block<kProduct, kCount, true>(x + first, y + first, lines.n, end - begin, reverse ? -1 : 1, none, totals);
     });
   });
 }
@@ -100,8 +120,39 @@ void over_rows(const Lines& lines, int64_t width, const F& f) {
 }
 
 template <bool kProduct, class In, class Out>
+void running_in_blocks(const In* x, Out* y, int64_t n, bool reverse) {
+  using A = Running<In>;
+  const LineBlocks blocks(n);
+  const int64_t step = reverse ? -1 : 1, distance = step * blocks.length;
+  WorkVector<A> before(size_t(blocks.count), A(kProduct ? 1 : 0)), totals = before;
+  const auto run = [&]<bool kWrite>(std::bool_constant<kWrite>) {
+    const auto scan = [&]<int64_t kCount>(std::integral_constant<int64_t, kCount>, int64_t b) {
+      const int64_t at = (reverse ? n - 1 : 0) + b * distance;
+      running_block<kProduct, kCount, kWrite>(x + at, y + at, distance, blocks.size(b), step, &before[size_t(b)],
+                                              &totals[size_t(b)]);
+    };
+    parallel_for((blocks.count + kLinesAtOnce - 1) / kLinesAtOnce, 2, [&](int64_t begin, int64_t end) {
+      for (int64_t b = begin * kLinesAtOnce; b < std::min(end * kLinesAtOnce, blocks.count); b += kLinesAtOnce)
+        if (b + kLinesAtOnce < blocks.count)  // the last block may be shorter
+          scan(std::integral_constant<int64_t, kLinesAtOnce>(), b);
+        else
+          for (int64_t i = b; i < blocks.count; ++i) scan(std::integral_constant<int64_t, 1>(), i);
+    });
+  };
+  run(std::false_type());
+  for (size_t b = 1; b < before.size(); ++b) before[b] = advance<kProduct>(before[b - 1], totals[b - 1]);
+  std::fill(totals.begin(), totals.end(), A(kProduct ? 1 : 0));
+  run(std::true_type());
+}
+
+template <bool kProduct, class In, class Out>
 void running(const In* x, Out* y, const Lines& lines, bool reverse) {
   using A = Running<In>;
+  if (LineBlocks::pay(lines)) {
+    for (int64_t i = 0; i < lines.outer * lines.n; i += lines.n)
+      running_in_blocks<kProduct>(x + i, y + i, lines.n, reverse);
+    return;
+  }
   if (lines.inner == 1) return running_lines<kProduct>(x, y, lines, reverse);
   over_columns(lines, [&](int64_t offset, int64_t width) {
     A total[kTile];
@@ -147,8 +198,58 @@ template <bool kMax, class T>
   return at;
 }
 
+// The best of count >= 1 elements, NaN if one is NaN.
 template <bool kMax, class T>
-void running_extreme(const T* x, T* values, int64_t* indices, const Lines& lines, int64_t base) {
+T extreme_of(PlainRows rows, const T* x, int64_t count) {
+  constexpr int64_t kWidth = 64;
+  const int64_t whole = count / kWidth;
+  T best[kWidth];
+  std::fill_n(best, kWidth, x[0]);
+  if (whole > 0) rows(best, true, x, kWidth, whole, kWidth);
+  T all = best[0];
+  const auto add = [&](T v) {
+    if (replaces<kMax>(v, all)) all = v;
+  };
+  for (T v : best) add(v);
+  for (int64_t i = whole * kWidth; i < count; ++i) add(x[i]);
+  return all;
+}
+
+// The best element of each block first, then the blocks from the best of those before, whose place is looked up only
+// where one replaces it.
+template <bool kMax, class T>
+void running_extreme_in_blocks(PlainRows rows, const T* x, T* values, int64_t* indices, const LineBlocks& blocks,
+                               int64_t base) {
+  WorkVector<T> best(size_t(blocks.count));
+  WorkVector<int64_t> before(best.size());
+  parallel_for(blocks.count, 8, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b)
+      best[size_t(b)] = extreme_of<kMax>(rows, x + b * blocks.length, blocks.size(b));
+  });
+  int64_t at = 0;
+  for (int64_t b = 0; b < blocks.count; ++b) {
+    before[size_t(b)] = at + base;
+    const T own = best[size_t(b)];
+    if (!replaces<kMax>(own, x[at])) continue;
+    at = b * blocks.length + blocks.size(b) - 1;
+    while (own == own ? x[at] != own : x[at] == x[at]) --at;
+  }
+  parallel_for(blocks.count, 2, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t i = b * blocks.length;
+      extreme_block<kMax>(x + i, values + i, indices + i, blocks.size(b), base + i, before[size_t(b)]);
+    }
+  });
+}
+
+template <bool kMax, class T>
+void running_extreme(DType type, const T* x, T* values, int64_t* indices, const Lines& lines, int64_t base) {
+  if (LineBlocks::pay(lines)) {
+    for (int64_t i = 0; i < lines.outer * lines.n; i += lines.n)
+      running_extreme_in_blocks<kMax>(plain_rows(kMax ? ReduceOp::kMax : ReduceOp::kMin, type), x + i, values + i,
+                                      indices + i, LineBlocks(lines.n), base);
+    return;
+  }
   if (lines.inner == 1)
     return over_columns(lines, [&](int64_t offset, int64_t) {
       int64_t at = base;
@@ -178,7 +279,7 @@ void running_extreme_kernel(const KernelArgs& args) {
   visit_wide(args, [](auto tag, const KernelArgs& a) {
     using T = typename decltype(tag)::type;
     const Lines lines(a.in[0].shape(), a.dim("dim", a.in[0].rank()));
-    running_extreme<kMax>(a.in[0].as<const T>(), a.out[0].as<T>(), a.out[1].as<int64_t>(), lines,
+    running_extreme<kMax>(a.in[0].dtype(), a.in[0].as<const T>(), a.out[0].as<T>(), a.out[1].as<int64_t>(), lines,
                           a.attr<int64_t>("index_base"));
   });
 }
