@@ -83,6 +83,13 @@ local calls = {
   ["extremes"] = {function(a) return a:max(), a:min(1), a:max(2), a:argmax(1), a:argmin(), a:count_nonzero() end, x},
   ["softmax"] = {function(a) return a:softmax(2), a:log_softmax(1), a:softmin(2) end, x},
   ["scans"] = {function(a) return a:cumsum(1), a:cumsum(2), a:cummax(2), (a:tanh() + 1.5):cumprod(2) end, x},
+  ["scans of one line"] = {function(a)
+    local i, steps = (a * 100):floor():to("int64"), (a * 2):floor()
+    return a:cumsum(1), a:cumsum(1, {reverse = true}), (a / 1e4 + 1):cumprod(1), a:cummax(1), steps:cummin(1), i:cumsum(1), i:cummax(1)
+  end, flat},
+  ["choices"] = {function(a, m) return pg.multinomial(a:abs(), 5, true), pg.multinomial(a:abs() + 1, 5), pg.bernoulli(a:sigmoid()),
+    a[m], a[m:any(2)], pg.where(m, a, 0):nonzero(), m:flatten():nonzero(), a:masked_scatter(m, a), a:equal(a), pg.allclose(a, a + 1e-9) end, x,
+    function() return x():gt(0.3) end},
   ["sorting"] = {function(a) return a:sort(1), a:sort(2), a:topk(5), a:argsort(1) end, x},
   ["layer_norm"] = {function(a, w, b) return a:layer_norm({401}, w, b), a:rms_norm({401}, w) end, x, function() return pg.rand(401) end,
     function() return pg.rand(401) end},

@@ -374,7 +374,7 @@ void index_add_kernel(const KernelArgs& a) {
   if (sums_in_copies(a, Lines(out.shape(), d))) return run_widened(a, index_add_kernel);
   check_positions(a, 1, x.size(d), true);
   if (out.numel() == 0) return;
-  const Region source(a.in[2], out, d, index.shape());
+  const Region source(a.in[2], out.dtype(), indexed_shape(out.shape(), d, index.shape()));
   if (out.data != x.data) copy_strided(x, out.data);
   add_positions(a, Lines(out.shape(), d), source.data, a.attr<double>("alpha"));
 }
@@ -384,7 +384,7 @@ void index_assign_kernel(const KernelArgs& a) {
   const int d = a.dim("dim", x.rank());
   check_positions(a, 1, x.size(d), true);
   if (out.numel() == 0) return;
-  const Region value(a.in[2], out, d, index.shape());
+  const Region value(a.in[2], out.dtype(), indexed_shape(out.shape(), d, index.shape()));
   if (out.data != x.data) copy_strided(x, out.data);
   const Lines lines(out.shape(), d);
   const int64_t count = index.numel(), bytes = lines.inner * size_of(out.dtype());

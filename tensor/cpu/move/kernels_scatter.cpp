@@ -182,10 +182,9 @@ void put_rows(const KernelArgs& a, std::span<const int64_t> positions, Dims regi
     region.push_back(x.size(d));
     row = times(row, x.size(d));
   }
-  WorkVector<char> source(size_t(numel(region) * size_of(out.dtype())));
-  assign_block(values, out.dtype(), region, source.data(), contiguous_strides(region));
+  const Region source(values, out.dtype(), region);
   if (out.data != x.data) copy_strided(x, out.data);
-  write_at(a, positions, row, source.data());
+  write_at(a, positions, row, source.data);
 }
 
 void put_masked(const KernelArgs& a) {
@@ -222,10 +221,9 @@ void put_kernel(const KernelArgs& a) {
   const WorkVector<int64_t> positions = flat_positions(a, 1, {&size, 1}, index.shape());
   if (out.numel() == 0) return;
   const Dims shape = a.in[2].numel() == index.numel() ? a.in[2].shape() : index.shape();
-  WorkVector<char> source(size_t(numel(shape) * size_of(out.dtype())));
-  assign_block(a.in[2], out.dtype(), shape, source.data(), contiguous_strides(shape));
+  const Region source(a.in[2], out.dtype(), shape);
   if (out.data != x.data) copy_strided(x, out.data);
-  write_at(a, positions, 1, source.data());
+  write_at(a, positions, 1, source.data);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "tensor/cpu/half.h"
 #include "tensor/cpu/move/order.h"
@@ -66,16 +67,10 @@ using Sum = std::conditional_t<kHalf<T>, float, T>;
 
 // A call of a converter costs as much as some elements.
 template <class T>
-const Sum<T>* read(const T* from, [[maybe_unused]] Sum<T>* to, [[maybe_unused]] int64_t n) {
-  if constexpr (kHalf<T>) {
-    if (n >= kNarrowRow)
-      to_float(from, to, n);
-    else
-      for (int64_t i = 0; i < n; ++i) to[i] = float(from[i]);
-    return to;
-  } else {
-    return from;
-  }
+void read(const T* from, Sum<T>* to, int64_t n) {
+  if constexpr (kHalf<T>)
+    if (n >= kNarrowRow) return to_float(from, to, n);
+  for (int64_t i = 0; i < n; ++i) to[i] = Sum<T>(from[i]);
 }
 template <class T>
 void write(const Sum<T>* from, T* to, int64_t n) {
@@ -84,27 +79,51 @@ void write(const Sum<T>* from, T* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = T(from[i]);
 }
 
-// to = a + b alpha, where `to` may be a.
+// to += from alpha
 template <class S>
-void add_scaled(const S* a, const S* b, S alpha, S* to, int64_t n) {
+void add_scaled(const S* from, S alpha, S* to, int64_t n) {
   if (alpha == S(1))
-    for (int64_t i = 0; i < n; ++i) to[i] = wrapped_sum(a[i], b[i]);
+    for (int64_t i = 0; i < n; ++i) to[i] = wrapped_sum(to[i], from[i]);
   else
-    for (int64_t i = 0; i < n; ++i) to[i] = wrapped_sum(a[i], wrapped_product(b[i], alpha));
+    for (int64_t i = 0; i < n; ++i) to[i] = wrapped_sum(to[i], wrapped_product(from[i], alpha));
 }
 
 constexpr int64_t kGrain = 8 << 10;  // elements that take about 10 µs
 
+// Calls write(row of out, row of src) in the order of j for positions[j]. Threads take outer positions, else rows of
+// the result: what is written by columns moves between their caches with each row.
+template <class F>
+void over_rows(const Lines& x, std::span<const int64_t> positions, int64_t work, const F& write) {
+  const int64_t count = int64_t(positions.size());
+  const auto run = [&](int64_t o, int64_t low, int64_t high) {
+    Poller poll;
+    for (int64_t j = 0; j < count; ++j) {
+      const int64_t position = positions[size_t(j)];
+      if (position < low || position >= high) continue;
+      write(o * x.n + position, o * count + j);
+      poll(work);
+    }
+  };
+  if (x.outer > 1)
+    parallel_for(x.outer, kGrain / (count * work) + 1, [&](int64_t begin, int64_t end) {
+      for (int64_t o = begin; o < end; ++o) run(o, 0, x.n);
+    });
+  else
+    parallel_for(x.n, int64_t(double(kGrain) * double(x.n) / (double(count) * double(work))) + 1,
+                 [&](int64_t begin, int64_t end) { run(0, begin, end); });
+}
+
+constexpr int64_t kFewRows = 16;  // fewer are shared by columns
+
 template <class T>
 class RowSums {
  public:
-  RowSums(const Lines& x, const Groups& groups, const T* src, T* out, Sum<T> alpha)
-      : x_(x), groups_(groups), src_(src), out_(out), alpha_(alpha) {}
+  RowSums(const Lines& x, Groups groups, const T* src, T* out, Sum<T> alpha)
+      : x_(x), groups_(std::move(groups)), src_(src), out_(out), alpha_(alpha) {}
 
-  // Threads take outer positions, else rows of the result: what is written by columns moves between their caches with
-  // each row. Columns it is where there are few rows.
+  // Threads take outer positions, else rows of the result, or columns of few rows.
   void run() const {
-    constexpr int64_t kFewRows = 16, kColumns = 64;
+    constexpr int64_t kColumns = 64;
     const int64_t count = groups_.count();
     if (x_.outer > 1 || x_.inner < kNarrowRow)
       parallel_for(x_.outer, kGrain / (count * x_.inner) + 1, [&](int64_t begin, int64_t end) {
@@ -123,17 +142,20 @@ class RowSums {
 
   // Columns [first_column, end_column) of the groups that start in [begin, end), for rows `o`.
   void add(int64_t o, int64_t begin, int64_t end, int64_t first_column, int64_t end_column) const {
-    Sum<T> sum[kMost], term[kMost];
+    Sum<T> sum[kMost];
+    [[maybe_unused]] Sum<T> term[kHalf<T> ? kMost : 1];
     Poller poll;
     groups_.each(begin, end, [&](int64_t position, int64_t first, int64_t last) {
       for (int64_t k = first_column; k < end_column; k += kMost) {
         const int64_t n = std::min(kMost, end_column - k);
         T* const to = out_ + (o * x_.n + position) * x_.inner + k;
-        const Sum<T>* so_far = read(to, sum, n);
+        read(to, sum, n);
         for (int64_t j = first; j < last; ++j, poll(n)) {
-          const T* const from = src_ + (o * groups_.count() + groups_.index(j)) * x_.inner + k;
-          add_scaled(so_far, read(from, term, n), alpha_, sum, n);
-          so_far = sum;
+          const T* from = src_ + (o * groups_.count() + groups_.index(j)) * x_.inner + k;
+          if constexpr (kHalf<T>)
+            read(from, term, n), add_scaled(term, alpha_, sum, n);
+          else
+            add_scaled(from, alpha_, sum, n);
         }
         write(sum, to, n);
       }
@@ -141,7 +163,7 @@ class RowSums {
   }
 
   const Lines& x_;
-  const Groups& groups_;
+  const Groups groups_;
   const T* const src_;
   T* const out_;
   const Sum<T> alpha_;
@@ -152,34 +174,25 @@ class RowSums {
 void add_rows(DType dtype, const Lines& x, std::span<const int64_t> positions, const void* src, void* out,
               double alpha) {
   if (positions.empty() || x.inner == 0) return;
-  const Groups groups(positions, x.n);
   visit_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     Sum<T> factor;
     store_number(kHalf<T> ? DType::kFloat32 : dtype, &factor, alpha);
-    RowSums<T>(x, groups, static_cast<const T*>(src), static_cast<T*>(out), factor).run();
+    const T* const from = static_cast<const T*>(src);
+    T* const to = static_cast<T*>(out);
+    if constexpr (!kHalf<T>)
+      if (x.outer > 1 || x.n >= kFewRows)
+        return over_rows(x, positions, x.inner, [&](int64_t i, int64_t j) {
+          add_scaled(from + j * x.inner, factor, to + i * x.inner, x.inner);
+        });
+    RowSums<T>(x, Groups(positions, x.n), from, to, factor).run();
   });
 }
 
 void assign_rows(const Lines& x, std::span<const int64_t> positions, const char* src, char* out, int64_t bytes) {
   if (positions.empty() || bytes == 0) return;
-  const Groups groups(positions, x.n);
-  const int64_t count = groups.count();
-  const auto assign = [&](int64_t o, int64_t begin, int64_t end) {
-    Poller poll;
-    groups.each(begin, end, [&](int64_t position, int64_t, int64_t last) {
-      std::memcpy(out + (o * x.n + position) * bytes, src + (o * count + groups.index(last - 1)) * bytes,
-                  size_t(bytes));
-      poll(bytes);
-    });
-  };
-  const int64_t grain = kGrain * 4 / bytes + 1;
-  if (x.outer > 1)
-    parallel_for(x.outer, grain / count + 1, [&](int64_t begin, int64_t end) {
-      for (int64_t o = begin; o < end; ++o) assign(o, 0, count);
-    });
-  else
-    parallel_for(count, grain, [&](int64_t begin, int64_t end) { assign(0, begin, end); });
+  over_rows(x, positions, (bytes + 3) / 4,
+            [&](int64_t i, int64_t j) { std::memcpy(out + i * bytes, src + j * bytes, size_t(bytes)); });
 }
 
 }  // namespace pg::cpu

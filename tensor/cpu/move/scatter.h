@@ -100,27 +100,29 @@ inline Dims src_strides_of(const View& src, const Converted& value, const Dims& 
   return src.rank() == 0 ? Dims(index.size(), 0) : value.strides;
 }
 
-// The value of an indexed write, broadcast to the region it is written to and contiguous.
+// A value in the given dtype, broadcast to a shape and contiguous. Copies only if it is not so already.
 class Region {
  public:
-  Region(const View& value, const View& out, int d, const Dims& index) : shape_() {
-    for (int i = 0; i < d; ++i) shape_.push_back(out.size(i));
-    for (int64_t n : index) shape_.push_back(n);
-    for (int i = d + 1; i < out.rank(); ++i) shape_.push_back(out.size(i));
-    const Dims strides = contiguous_strides(shape_);
-    if (value.dtype() == out.dtype() && value.shape() == shape_ && *value.strides == strides) {
-      data = value.data;
-      return;
-    }
-    copy_.resize(size_t(pg::numel(shape_) * size_of(out.dtype())));
-    assign_block(value, out.dtype(), shape_, copy_.data(), strides);
+  Region(const View& value, DType dtype, const Dims& shape) : data(value.data) {
+    const Dims strides = contiguous_strides(shape);
+    if (value.dtype() == dtype && value.shape() == shape && *value.strides == strides) return;
+    copy_.resize(size_t(pg::numel(shape) * size_of(dtype)));
+    assign_block(value, dtype, shape, copy_.data(), strides);
     data = copy_.data();
   }
   const void* data;
 
  private:
-  Dims shape_;
   WorkVector<char> copy_;
 };
+
+// What dim d of a shape becomes where an index of the given shape takes its place.
+inline Dims indexed_shape(const Dims& shape, int d, const Dims& index) {
+  Dims region;
+  for (int i = 0; i < d; ++i) region.push_back(shape[i]);
+  for (int64_t n : index) region.push_back(n);
+  for (int i = d + 1; i < shape.size(); ++i) region.push_back(shape[i]);
+  return region;
+}
 
 }  // namespace pg::cpu
