@@ -87,6 +87,16 @@ local calls = {
     local i, steps = (a * 100):floor():to("int64"), (a * 2):floor()
     return a:cumsum(1), a:cumsum(1, {reverse = true}), (a / 1e4 + 1):cumprod(1), a:cummax(1), steps:cummin(1), i:cumsum(1), i:cummax(1)
   end, flat},
+  ["sorting of one line"] = {function(a)
+    local ties, same = (a * 1000):floor(), a:narrow(1, 1, 40000) * 0
+    for _, v in ipairs{a, ties, same, a:to("float64"), ties:to("int64"), a:to("float16"), a:lt(0)} do
+      local sorted, i = v:sort()
+      t.check(v:take(i):equal(sorted) and not sorted:narrow(1, 2, sorted:numel() - 1):lt(sorted:narrow(1, 1, sorted:numel() - 1)):any():item())
+      local tied = sorted:narrow(1, 2, sorted:numel() - 1):eq(sorted:narrow(1, 1, sorted:numel() - 1))
+      t.check(not i:diff():lt(0):logical_and(tied):any():item(), "equal elements changed places")
+    end
+    return a:sort(), a:argsort({descending = true}), (ties / 0):sort(), ties:unique({return_inverse = true, return_counts = true})
+  end, flat},
   ["choices"] = {function(a, m) return pg.multinomial(a:abs(), 5, true), pg.multinomial(a:abs() + 1, 5), pg.bernoulli(a:sigmoid()),
     a[m], a[m:any(2)], pg.where(m, a, 0):nonzero(), m:flatten():nonzero(), a:masked_scatter(m, a), a:equal(a), pg.allclose(a, a + 1e-9) end, x,
     function() return x():gt(0.3) end},

@@ -1,5 +1,6 @@
 // Kernels that sort, search and count values by the keys of order.h.
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -35,6 +36,62 @@ const Item* sort_by_digits(Item* items, Item* spare, int64_t n) {
     std::swap(items, spare);
   }
   return items;
+}
+
+constexpr int64_t kLongLine = 32 << 10;  // items that threads share
+constexpr int64_t kSortGrain = 2 << 10;  // items whose sort takes about 10 µs
+
+// The same for a long line, on all threads. Items are first put into buckets by the highest bits that vary, each thread
+// writing those of its part of the line; then buckets are sorted. The result is in `items`.
+template <class Item>
+void sort_long_line(Item* items, Item* spare, int64_t n) {
+  constexpr int kBits = 10;
+  constexpr int64_t kBuckets = 1 << kBits;
+  const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(num_threads(), n / kSortGrain));
+  const auto part = [=](int64_t p) { return n / parts * p + std::min(p, n % parts); };
+  const auto in_parts = [&](const auto& f) {
+    parallel_parts(parts, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p)
+        in_polled_blocks(part(p + 1) - part(p), 64 << 10,
+                         [&](int64_t from, int64_t to) { f(p, part(p) + from, part(p) + to); });
+    });
+  };
+  std::atomic<uint64_t> varies{0};
+  in_parts([&](int64_t, int64_t begin, int64_t end) {
+    uint64_t own = 0;
+    for (int64_t i = begin; i < end; ++i) own |= items[i].order() ^ items[0].order();
+    varies |= own;
+  });
+  const int top = std::bit_width(varies.load()), shift = std::max(top - kBits, 0);
+  const auto bucket_of = [=](const Item& item) { return item.order() >> shift & (kBuckets - 1); };
+  WorkVector<int64_t> places(size_t(parts * kBuckets), 0);  // where a part writes its next item of a bucket
+  in_parts([&](int64_t p, int64_t begin, int64_t end) {
+    int64_t* const counts = &places[size_t(p * kBuckets)];
+    for (int64_t i = begin; i < end; ++i) ++counts[bucket_of(items[i])];
+  });
+  int64_t starts[kBuckets + 1], at = 0;
+  for (int64_t b = 0; b < kBuckets; ++b) {
+    starts[b] = at;
+    for (int64_t p = 0; p < parts; ++p) at += std::exchange(places[size_t(p * kBuckets + b)], at);
+  }
+  starts[kBuckets] = n;
+  in_parts([&](int64_t p, int64_t begin, int64_t end) {
+    int64_t* const to = &places[size_t(p * kBuckets)];
+    for (int64_t i = begin; i < end; ++i) spare[to[bucket_of(items[i])]++] = items[i];
+  });
+  parallel_for(n, kSortGrain, [&](int64_t begin, int64_t end) {  // the buckets that start there
+    for (int64_t b = std::lower_bound(starts, starts + kBuckets, begin) - starts; b < kBuckets && starts[b] < end;
+         ++b) {
+      Item *const from = spare + starts[b], *const to = items + starts[b];
+      const int64_t count = starts[b + 1] - starts[b];
+      if (count < 128) {
+        std::sort(from, from + count);
+        std::copy_n(from, count, to);
+      } else if (sort_by_digits(from, to, count) == from) {
+        std::copy_n(from, count, to);
+      }
+    }
+  });
 }
 
 // Whether one of the values may come before `limit`. No NaN shows that it does not.
@@ -141,8 +198,10 @@ class LineSorter {
       select_line(values, n_, descending, keep_, selected_);
       return selected_.data();
     }
-    Poller poll;
-    for (int64_t i = 0; i < n_; ++i, poll()) items[i] = item_of<Item>(values, i, descending);
+    parallel_for(n_, kLongLine / 4, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) items[i] = item_of<Item>(values, i, descending);
+    });
+    if (n_ >= kLongLine) return sort_long_line(items, items + n_, n_), items;
     if (n_ >= 128) return sort_by_digits(items, items + n_, n_);
     // Counting digits would cost more.
     if (keep_ < n_) std::nth_element(items, items + keep_, items + n_);
@@ -167,17 +226,17 @@ void order_lines(const KernelArgs& a, bool descending, int64_t keep, T* values, 
   parallel_for(lines.outer * inner, 2048 / std::max<int64_t>(n, 1) + 1, [&](int64_t begin, int64_t end) {
     LineSorter<Item> sorter(n, keep);
     LineBuffer<T> buffer(lines);
-    Poller poll;
     for (int64_t line = begin; line < end; ++line) {
       const T* from = buffer.read(x.as<T>(), line);
       const Item* items = sorter.sort(from, descending);
-      int64_t to = line / inner * keep * inner + line % inner;
-      for (int64_t k = 0; k < keep; ++k, to += inner) {
-        poll();
-        const int64_t position = items[k].position();
-        if (values) values[to] = from[position];
-        indices[to] = position + base;
-      }
+      const int64_t to = line / inner * keep * inner + line % inner;
+      parallel_for(keep, kLongLine / 4, [=](int64_t first, int64_t last) {
+        for (int64_t k = first; k < last; ++k) {
+          const int64_t position = items[k].position();
+          if (values) values[to + k * inner] = from[position];
+          indices[to + k * inner] = position + base;
+        }
+      });
     }
   });
 }
@@ -230,8 +289,9 @@ WorkVector<int64_t> order_elements(const T* x, int64_t n) {
   LineSorter<Wide> sorter(n, n);
   const Wide* items = sorter.sort(x, false);
   WorkVector<int64_t> order(static_cast<size_t>(n));
-  Poller poll;
-  for (int64_t i = 0; i < n; ++i, poll()) order[size_t(i)] = items[i].at;
+  parallel_for(n, kLongLine, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) order[size_t(i)] = items[i].at;
+  });
   return order;
 }
 
