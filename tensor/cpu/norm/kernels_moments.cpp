@@ -7,6 +7,7 @@
 #include "tensor/cpu/norm/norm_simd.h"
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/norm/softmax_simd.h"
+#include "tensor/cpu/norm/tiles.h"
 #include "tensor/cpu/half.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/op.h"
@@ -173,14 +174,16 @@ void var_of(const KernelArgs& a) {
             moments_of_columns(loops, from, n, r.inner, std::min(width, r.inner - column), &parts[size_t(i * width)]);
         }
       });
-  for (int64_t i = 0; i < r.outer * r.inner; ++i) {
-    const int64_t o = i / r.inner, column = i % r.inner;
-    const size_t at = size_t((o * tiles + column / width) * chunks * width + column % width);
-    Moments all = parts[at];
-    for (int64_t c = 1; c < chunks; ++c) all.join(parts[at + size_t(c * width)]);
-    const double variance = all.squares / (left > 0 ? left : 0.0);
-    y[i] = T(kRoot ? std::sqrt(variance) : variance);
-  }
+  parallel_for(r.outer * r.inner, kGrain / (16 * chunks) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t o = i / r.inner, column = i % r.inner;
+      const size_t at = size_t((o * tiles + column / width) * chunks * width + column % width);
+      Moments all = parts[at];
+      for (int64_t c = 1; c < chunks; ++c) all.join(parts[at + size_t(c * width)]);
+      const double variance = all.squares / (left > 0 ? left : 0.0);
+      y[i] = T(kRoot ? std::sqrt(variance) : variance);
+    }
+  });
 }
 
 template <bool kRoot>
@@ -193,18 +196,14 @@ void var_kernel(const KernelArgs& a) {
 template <class T>
 void log_sum_exp_of(const T* x, T* y, const Reduced& r) {
   const SoftmaxLoops<T> loops = softmax_loops<T>();
-  if (r.inner == 1)
-    return parallel_for(r.outer, kGrain / 4 / std::max<int64_t>(r.n, 1) + 1, [&](int64_t begin, int64_t end) {
-      loops.log_sum_exp(x + begin * r.n, y + begin, end - begin, r.n);
-    });
-  const int64_t width = std::min(r.inner, kSoftmaxTile), tiles = (r.inner + width - 1) / width;
-  parallel_for(r.outer * tiles, kGrain / 4 / std::max<int64_t>(r.n * width, 1) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t o = i / tiles, first = i % tiles * width;
-      loops.columns_log_sum_exp(x + o * r.n * r.inner + first, y + o * r.inner + first, r.n, r.inner,
-                                std::min(width, r.inner - first));
-    }
-  });
+  // What is fetched ahead of a narrow tile is mostly of the next one, which the same thread takes.
+  const int64_t width = num_threads() > 1 ? tile_width(r.n) : kSoftmaxTile;
+  over_lines(
+      r.outer, r.n, r.inner, width,
+      [&](int64_t first, int64_t count) { loops.log_sum_exp(x + first * r.n, y + first, count, r.n); },
+      [&](int64_t o, int64_t first, int64_t count) {
+        loops.columns_log_sum_exp(x + o * r.n * r.inner + first, y + o * r.inner + first, r.n, r.inner, count);
+      });
 }
 
 void log_sum_exp_kernel(const KernelArgs& a) {

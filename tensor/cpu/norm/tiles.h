@@ -15,21 +15,24 @@ inline int64_t tile_width(int64_t n) {
 }
 
 // Calls rows(first, count) where elements of the dim are adjacent, else columns(o, first, width) for tiles of columns
-// at position o of the outer dims.
+// of that width at position o of the outer dims.
+template <class Rows, class Columns>
+void over_lines(int64_t outer, int64_t n, int64_t inner, int64_t width, const Rows& rows, const Columns& columns) {
+  constexpr int64_t kElements = 16 << 10;  // make a thread worthwhile
+  if (inner == 1)
+    return parallel_for(outer, kElements / std::max<int64_t>(n, 1) + 1,
+                        [&](int64_t begin, int64_t end) { rows(begin, end - begin); });
+  const int64_t tiles = (inner + width - 1) / width;
+  parallel_for(outer * tiles, kElements / std::max<int64_t>(n * width, 1) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i % tiles * width;
+      columns(i / tiles, first, std::min(width, inner - first));
+    }
+  });
+}
 template <class Rows, class Columns>
 void over_lines(const Lines& lines, const Rows& rows, const Columns& columns) {
-  constexpr int64_t kElements = 16 << 10;  // make a thread worthwhile
-  if (lines.inner == 1)
-    return parallel_for(lines.outer, kElements / std::max<int64_t>(lines.n, 1) + 1,
-                        [&](int64_t begin, int64_t end) { rows(begin, end - begin); });
-  const int64_t width = tile_width(lines.n), tiles = (lines.inner + width - 1) / width;
-  parallel_for(lines.outer * tiles, kElements / std::max<int64_t>(lines.n * width, 1) + 1,
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t i = begin; i < end; ++i) {
-                   const int64_t first = i % tiles * width;
-                   columns(i / tiles, first, std::min(width, lines.inner - first));
-                 }
-               });
+  over_lines(lines.outer, lines.n, lines.inner, tile_width(lines.n), rows, columns);
 }
 
 }  // namespace pg::cpu
