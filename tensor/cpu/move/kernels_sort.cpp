@@ -6,6 +6,7 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "tensor/cpu/move/index.h"
@@ -358,13 +359,25 @@ void unique_consecutive_kernel(const KernelArgs& a) {
 void bincount_kernel(const KernelArgs& a) {
   const View &x = a.in[0], &weights = a.in[1];
   const int64_t n = x.numel(), base = a.attr<int64_t>("index_base");
-  WorkVector<int64_t> labels(static_cast<size_t>(n));
-  convert(x.dtype(), x.data, DType::kInt64, labels.data(), n);
-  int64_t low = base, high = base - 1;
-  in_polled_blocks(n, 1 << 16, [&](int64_t begin, int64_t end) {
+  WorkVector<int64_t> memory(x.dtype() == DType::kInt64 ? 0 : size_t(n));
+  if (!memory.empty()) convert(x.dtype(), x.data, DType::kInt64, memory.data(), n);
+  const std::span<const int64_t> labels(memory.empty() ? x.as<const int64_t>() : memory.data(), size_t(n));
+  const int64_t parts = std::clamp<int64_t>(n / kLongLine, 1, num_threads());
+  const auto in_parts = [&](const auto& f) {  // of the labels
+    parallel_parts(parts, [&](int64_t first, int64_t last) {
+      for (int64_t p = first; p < last; ++p)
+        in_polled_blocks(n * (p + 1) / parts - n * p / parts, 64 << 10,
+                         [&](int64_t begin, int64_t end) { f(p, n * p / parts + begin, n * p / parts + end); });
+    });
+  };
+  WorkVector<int64_t> lows(size_t(parts), base), highs(size_t(parts), base - 1);
+  in_parts([&](int64_t p, int64_t begin, int64_t end) {
+    int64_t low = lows[size_t(p)], high = highs[size_t(p)];
     for (int64_t i = begin; i < end; ++i)
       low = std::min(low, labels[size_t(i)]), high = std::max(high, labels[size_t(i)]);
+    lows[size_t(p)] = low, highs[size_t(p)] = high;
   });
+  const int64_t low = *std::min_element(lows.begin(), lows.end()), high = *std::max_element(highs.begin(), highs.end());
   constexpr int64_t kMost = int64_t(1) << 40;
   if (low < base || high - base >= kMost) {
     const auto bad = [&](int64_t label) { return label < base || label - base >= kMost; };
@@ -375,10 +388,16 @@ void bincount_kernel(const KernelArgs& a) {
   const View out = a.allocate(0, {std::max(a.attr<int64_t>("minlength"), high - base + 1)});
   zero_bytes(out.data, out.numel() * size_of(out.dtype()));
   if (!weights) {
-    int64_t* const counts = out.as<int64_t>();
-    in_polled_blocks(n, 1 << 16, [&](int64_t begin, int64_t end) {
+    const int64_t bins = out.numel();
+    const auto count = [&](int64_t* counts, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) ++counts[labels[size_t(i)] - base];
-    });
+    };
+    if (parts == 1 || bins > n / 4)
+      return in_polled_blocks(n, 1 << 16, [&](int64_t begin, int64_t end) { count(out.as<int64_t>(), begin, end); });
+    WorkVector<int64_t> counts(size_t(parts * bins), 0);
+    in_parts([&](int64_t p, int64_t begin, int64_t end) { count(&counts[size_t(p * bins)], begin, end); });
+    for (int64_t p = 0; p < parts; ++p)
+      for (int64_t i = 0; i < bins; ++i) out.as<int64_t>()[i] += counts[size_t(p * bins + i)];
     return;
   }
   Poller poll;
