@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
+#include <type_traits>
 
 #include "tensor/cpu/counted_work.h"
 #include "tensor/cpu/lru_cache.h"
@@ -42,19 +44,58 @@ void unit_root(int64_t k, int64_t n, double* re, double* im) {
   *im = lower ? std::sin(angle) : -std::sin(angle);
 }
 
+namespace {
+
+// The n-th roots of unity, rounded to T. Many of them for float are products of two in double precision.
+template <class T>
+class UnitRoots {
+ public:
+  explicit UnitRoots(int64_t n) : n_(n) {
+    if (!std::is_same_v<T, float> || n < kMany) return;
+    for (; step_ * step_ < n; step_ *= 2) {}
+    for (int64_t k = 0; k < step_; ++k) fine_.push_back(exact(k));
+    for (int64_t k = 0; k < n; k += step_) coarse_.push_back(exact(k));
+  }
+  // For 0 <= k < n.
+  void get(int64_t k, T* re, T* im) const {
+    std::complex<double> root = fine_.empty() ? exact(k) : coarse_[size_t(k / step_)];
+    if (!fine_.empty()) {
+      const std::complex<double> a = root, b = fine_[size_t(k % step_)];
+      root = {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+    }
+    *re = T(root.real()), *im = T(root.imag());
+  }
+
+ private:
+  static constexpr int64_t kMany = 4096;
+  std::complex<double> exact(int64_t k) const {
+    double re, im;
+    unit_root(k, n_, &re, &im);
+    return {re, im};
+  }
+  const int64_t n_;
+  int64_t step_ = 1;
+  std::vector<std::complex<double>> fine_, coarse_;
+};
+
+}  // namespace
+
 template <class T>
 FftPlan<T>::FftPlan(int64_t n) : n_(n), radices_(radices_of(n)) {
-  Poller poll;
-  double re, im;
   if (n == 1 || !radices_.empty()) {
+    const UnitRoots<T> roots(n);
     int64_t left = n;
     for (int radix : radices_) {
-      for (int64_t p = 0; p < left / radix; ++p, poll(radix * 32))
-        for (int k = 1; k < radix; ++k) {
-          unit_root(p * k, left, &re, &im);
-          twiddle_re_.push_back(T(re));
-          twiddle_im_.push_back(T(im));
-        }
+      const size_t at = twiddle_re_.size(), size = at + size_t(left / radix * (radix - 1));
+      twiddle_re_.resize(size);
+      twiddle_im_.resize(size);
+      parallel_for(left / radix, 1024 / radix, [&](int64_t begin, int64_t end) {
+        for (int64_t p = begin; p < end; ++p)
+          for (int k = 1; k < radix; ++k) {
+            const size_t i = at + size_t(p * (radix - 1) + k - 1);
+            roots.get(p * k * (n / left), &twiddle_re_[i], &twiddle_im_[i]);
+          }
+      });
       left /= radix;
     }
     return;
@@ -64,12 +105,15 @@ FftPlan<T>::FftPlan(int64_t n) : n_(n), radices_(radices_of(n)) {
   inner_ = std::make_unique<const FftPlan>(length);
   std::vector<T> conjugate_re(size_t(length), T(0)), conjugate_im(size_t(length), T(0));
   std::vector<T> other_re(size_t(length), T(0)), other_im(size_t(length), T(0));
+  const UnitRoots<T> roots(2 * n);
+  Poller poll;
+  T re, im;
   int64_t square = 0;  // j² modulo 2 n
   for (int64_t j = 0; j < n; ++j, poll(32)) {
-    unit_root(square, 2 * n, &re, &im);
-    chirp_re_.push_back(T(re));
-    chirp_im_.push_back(T(im));
-    for (int64_t at : {j, (length - j) % length}) conjugate_re[size_t(at)] = T(re), conjugate_im[size_t(at)] = T(-im);
+    roots.get(square, &re, &im);
+    chirp_re_.push_back(re);
+    chirp_im_.push_back(im);
+    for (int64_t at : {j, (length - j) % length}) conjugate_re[size_t(at)] = re, conjugate_im[size_t(at)] = -im;
     square = (square + 2 * j + 1) % (2 * n);
   }
   const Lanes<T> filter =
@@ -123,13 +167,13 @@ Lanes<T> FftPlan<T>::run_bluestein(Lanes<T> x, Lanes<T> y, int64_t lanes) const 
 
 template <class T>
 RealFftPlan<T>::RealFftPlan(int64_t n) : plan(n % 2 == 0 ? n / 2 : n) {
-  Poller poll;
-  for (int64_t k = 0; n % 2 == 0 && k <= n / 2; ++k, poll(32)) {
-    double re, im;
-    unit_root(k, n, &re, &im);
-    root_re.push_back(T(re));
-    root_im.push_back(T(im));
-  }
+  if (n % 2 != 0) return;
+  const UnitRoots<T> roots(n);
+  root_re.resize(size_t(n / 2 + 1));
+  root_im.resize(root_re.size());
+  parallel_for(n / 2 + 1, 512, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) roots.get(k, &root_re[size_t(k)], &root_im[size_t(k)]);
+  });
 }
 
 namespace {
