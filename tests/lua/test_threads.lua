@@ -97,6 +97,19 @@ local calls = {
     end
     return a:sort(), a:argsort({descending = true}), (ties / 0):sort(), ties:unique({return_inverse = true, return_counts = true})
   end, flat},
+  ["places in one line"] = {function(a)
+    local ties, nan = (a * 100):floor(), pg.where(a:gt(1.9), 0 / 0, a)
+    local results = {a:median(), a:nanmedian(), nan:nanmedian(), nan:median(), ties:median(1), a:to("float16"):median(1)}
+    for _, v in ipairs{a, ties, a:to("float64"), ties:to("int64"), a:to("float16"), a * 0} do
+      local sorted = v:sort()
+      for _, k in ipairs{1, 77, 60000, 119999, 120000} do
+        local value, i = v:kthvalue(k)
+        t.check(value:item() == sorted[k]:item() and v[i:item()]:item() == value:item(), k)
+        results[#results + 1] = i
+      end
+    end
+    return unpack(results)
+  end, flat},
   ["choices"] = {function(a, m) return pg.multinomial(a:abs(), 5, true), pg.multinomial(a:abs() + 1, 5), pg.bernoulli(a:sigmoid()),
     a[m], a[m:any(2)], pg.where(m, a, 0):nonzero(), m:flatten():nonzero(), a:masked_scatter(m, a), a:equal(a), pg.allclose(a, a + 1e-9) end, x,
     function() return x():gt(0.3) end},

@@ -1,7 +1,9 @@
 // Kernels that find the element at a place in the order of a line, without sorting it: medians and the k-th smallest.
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <limits>
+#include <span>
 
 #include "tensor/cpu/move/index.h"
 #include "tensor/cpu/move/order.h"
@@ -13,33 +15,85 @@ namespace {
 
 using namespace cpu;
 
+constexpr int kBits = 10;                        // of a digit
+constexpr int64_t kPart = 32 << 10;              // values that are worth a thread
+using Digits = std::array<int64_t, 1 << kBits>;  // how often each digit occurs
+
+// Of a line, for one thread: the digits, and where it puts the items that it has found.
+struct Part {
+  Digits counts{};
+  int64_t next = 0, stop = 0;
+};
+
+// Returns the digit of the item that `place` others precede, and takes the smaller ones from `place`.
+size_t digit_at(const Digits& counts, int64_t& place) {
+  size_t digit = 0;
+  while (place >= counts[digit]) place -= counts[digit++];
+  return digit;
+}
+
 // The item that `place` others of the n values precede. The upper bits of the keys are counted first, so that only
-// items that agree with it in them are partitioned.
+// items that agree with it in them are looked at further, in the same way while they are many.
 template <class Item, class T>
 Item item_at(const T* values, int64_t n, int64_t place, WorkVector<Item>& items) {
   using Key = decltype(key_of(T()));
-  constexpr int kBits = 10, kShift = int(sizeof(Key)) * 8 - kBits;
+  constexpr int kTop = int(sizeof(Key)) * 8 - kBits;
   constexpr int64_t kShort = 256;  // where counting would cost more
-  const std::less<Item> less;
-  Poller poll;
   if (n < kShort) {
     items.resize(size_t(n));
     for (int64_t i = 0; i < n; ++i) items[size_t(i)] = Item(key_of(values[i]), i);
     std::nth_element(items.begin(), items.begin() + place, items.end());
     return items[size_t(place)];
   }
-  int64_t counts[1 << kBits] = {};
-  for (int64_t i = 0; i < n; ++i, poll()) ++counts[key_of(values[i]) >> kShift];
-  size_t upper = 0;
-  while (place >= counts[upper]) place -= counts[upper++];
-  items.resize(size_t(counts[upper]) + 1);  // the last one is overwritten
-  size_t found = 0;
-  for (int64_t i = 0; i < n; ++i, poll()) {
-    const Key key = key_of(values[i]);
-    items[found] = Item(key, i);
-    found += key >> kShift == upper;
+  const int64_t parts = std::clamp<int64_t>(n / kPart, 1, num_threads());
+  const auto in_parts = [&](const auto& f) {
+    parallel_parts(parts, [&](int64_t first, int64_t last) {
+      for (int64_t p = first; p < last; ++p)
+        in_polled_blocks(n * (p + 1) / parts - n * p / parts, 64 << 10,
+                         [&](int64_t begin, int64_t end) { f(size_t(p), n * p / parts + begin, n * p / parts + end); });
+    });
+  };
+  Part single;
+  WorkVector<Part> several(size_t(parts > 1 ? parts : 0));
+  const std::span<Part> own = parts > 1 ? std::span<Part>(several) : std::span<Part>(&single, 1);
+  in_parts([&](size_t p, int64_t begin, int64_t end) {
+    Digits& counts = own[p].counts;
+    for (int64_t i = begin; i < end; ++i) ++counts[key_of(values[i]) >> kTop];
+  });
+  Digits total;
+  if (parts > 1) total = {};
+  for (const Part& part : several)
+    for (size_t d = 0; d < total.size(); ++d) total[d] += part.counts[d];
+  const size_t upper = digit_at(parts > 1 ? total : single.counts, place);
+  int64_t count = 0;
+  for (Part& part : own) part.next = count, part.stop = count += part.counts[upper];
+  items.resize(size_t(count));
+  in_parts([&](size_t p, int64_t begin, int64_t end) {
+    int64_t found = own[p].next;
+    for (int64_t i = begin; i < end && found < own[p].stop; ++i) {
+      const Key key = key_of(values[i]);
+      items[size_t(found)] = Item(key, i);  // overwritten if it is not one
+      found += key >> kTop == upper;
+    }
+    own[p].next = found;
+  });
+  for (int shift = kTop - kBits; shift >= 0 && int64_t(items.size()) >= 4 * kShort; shift -= kBits) {
+    const auto digit_of = [shift](const Item& item) { return item.order() >> shift & ((1 << kBits) - 1); };
+    Poller poll;
+    Digits counts{};
+    for (const Item& item : items) ++counts[digit_of(item)], poll();
+    const size_t digit = digit_at(counts, place);
+    size_t found = 0;
+    for (const Item item : items) {
+      items[found] = item;
+      found += digit_of(item) == digit;
+      poll();
+    }
+    items.resize(found);
   }
-  std::nth_element(items.begin(), items.begin() + place, items.end() - 1, PolledOrder(less, poll));
+  Poller poll;
+  const std::less<Item> less;
+  std::nth_element(items.begin(), items.begin() + place, items.end(), PolledOrder(less, poll));
   return items[size_t(place)];
 }
 
