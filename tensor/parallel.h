@@ -17,6 +17,11 @@ int num_threads();
 inline constexpr int64_t kGrainPicoseconds = 10'000'000;
 inline constexpr int64_t kFewestSplit = kGrainPicoseconds / 2;  // less work is one piece
 
+// A core that writes what another one has read waits about 25 ns for each line of a cache; what the other one has only
+// written comes ten times as fast. So kernels give a thread the same part of an array in memory order, whether they
+// read or write it. Loops on one thread between parallel ones, and shares of columns of rows below some KB, whose ends
+// both cores fetch ahead, can cost more than a second thread gains.
+//
 // Calls body(begin, end) over a partition of [0, n) in pieces of at least a quarter of a grain (half of one on the
 // threads of a host), on the threads of the current runtime; only on the calling thread if one piece is enough or a
 // region is already running. Pieces do not depend on timing: the same n, grain and thread count give the same

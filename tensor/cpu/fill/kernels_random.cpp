@@ -385,6 +385,24 @@ void bernoulli_kernel(const KernelArgs& a) {
   });
 }
 
+// The loops over weights are no lambdas: their sums would be kept in memory.
+struct Counts {
+  int64_t valid = 0, nonzero = 0;  // finite and at least 0; above 0
+};
+[[gnu::noinline]] Counts count_weights(const double* w, int64_t n) {
+  int64_t valid = 0, nonzero = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    valid += int64_t(w[i] >= 0) & int64_t(w[i] <= std::numeric_limits<double>::max());
+    nonzero += w[i] > 0;
+  }
+  return {valid, nonzero};
+}
+// Sets `to` to the running sums from `sum` on. Returns the last.
+[[gnu::noinline]] double add_up(const double* w, int64_t n, double sum, double* to) {
+  for (int64_t i = 0; i < n; ++i) to[i] = sum += w[i];
+  return sum;
+}
+
 // Draws from rows of weights. Each thread has its own.
 class Weights {
  public:
@@ -399,11 +417,9 @@ class Weights {
     nonzero_ = 0;
     int64_t valid = 0;
     in_polled_blocks(choices, 1 << 16, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const double v = w_[size_t(i)];
-        valid += int64_t(v >= 0) & int64_t(v <= std::numeric_limits<double>::max());
-        nonzero_ += v > 0;
-      }
+      const Counts counts = count_weights(&w_[size_t(begin)], end - begin);
+      valid += counts.valid;
+      nonzero_ += counts.nonzero;
     });
     return valid == choices && nonzero_ >= fewest;
   }
@@ -420,7 +436,7 @@ class Weights {
   void draw_with_replacement(int64_t row) {
     double sum = 0;
     in_polled_blocks(int64_t(w_.size()), 1 << 16, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) keys_[size_t(i)] = sum += w_[size_t(i)];
+      sum = add_up(&w_[size_t(begin)], end - begin, sum, &keys_[size_t(begin)]);
     });
     size_t last = w_.size() - 1;
     while (last > 0 && w_[last] == 0) --last;
