@@ -99,16 +99,23 @@ local calls = {
   end, flat},
   ["places in one line"] = {function(a)
     local ties, nan = (a * 100):floor(), pg.where(a:gt(1.9), 0 / 0, a)
-    local results = {a:median(), a:nanmedian(), nan:nanmedian(), nan:median(), ties:median(1), a:to("float16"):median(1)}
+    for _, v in ipairs{a, ties, a:to("float64"), a * 0} do
+      for _, k in ipairs{1, 9, 50, 3000} do
+        local sorted, order = v:sort({descending = true})
+        local top, i = v:topk(k)
+        t.check(top:equal(sorted:narrow(1, 1, k)) and i:equal(order:narrow(1, 1, k)), k)
+      end
+    end
+    local found = {a:median(), a:nanmedian(), nan:nanmedian(), nan:median(), ties:median(1), a:to("float16"):median(1)}
     for _, v in ipairs{a, ties, a:to("float64"), ties:to("int64"), a:to("float16"), a * 0} do
       local sorted = v:sort()
       for _, k in ipairs{1, 77, 60000, 119999, 120000} do
         local value, i = v:kthvalue(k)
         t.check(value:item() == sorted[k]:item() and v[i:item()]:item() == value:item(), k)
-        results[#results + 1] = i
+        found[#found + 1] = i
       end
     end
-    return unpack(results)
+    return unpack(found)
   end, flat},
   ["choices"] = {function(a, m) return pg.multinomial(a:abs(), 5, true), pg.multinomial(a:abs() + 1, 5), pg.bernoulli(a:sigmoid()),
     a[m], a[m:any(2)], pg.where(m, a, 0):nonzero(), m:flatten():nonzero(), a:masked_scatter(m, a), a:equal(a), pg.allclose(a, a + 1e-9) end, x,
