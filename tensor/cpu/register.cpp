@@ -48,6 +48,7 @@ void add_all_cpu_kernels(Registry& r) {
   add_ctc_kernels(r);
   add_create_kernels(r);
   add_random_kernels(r);
+  add_multinomial_kernel(r);
   add_optim_kernels(r);
   add_effect_kernels(r);
 }

@@ -34,6 +34,7 @@ void add_loss_kernels(Registry& registry);
 void add_ctc_kernels(Registry& registry);
 void add_create_kernels(Registry& registry);
 void add_random_kernels(Registry& registry);
+void add_multinomial_kernel(Registry& registry);
 void add_optim_kernels(Registry& registry);
 void add_effect_kernels(Registry& registry);
 
