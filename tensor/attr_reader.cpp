@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "tensor/error.h"
 #include "tensor/op.h"
+#include "tensor/tile.h"
 
 namespace pg {
 
@@ -45,6 +47,20 @@ int OpDef::attr_index(const char* attr) const {
   for (size_t i = 0; i < attrs.size(); ++i)
     if (attrs[i].name == attr || !std::strcmp(attrs[i].name, attr)) return int(i);
   return -1;
+}
+
+void tile_params(const OpDef& op, const Attrs& attrs, double* params) {
+  for (size_t i = 0; i < std::min(attrs.size(), size_t(kMaxTileParams)); ++i) {
+    const AttrValue& v = attrs[i];
+    params[i] = v.index() == 0 ? std::numeric_limits<double>::quiet_NaN() : 0;
+    if (const auto* number = std::get_if<double>(&v)) params[i] = *number;
+    if (const auto* whole = std::get_if<int64_t>(&v)) params[i] = double(*whole);
+    if (const auto* flag = std::get_if<bool>(&v)) params[i] = *flag;
+    if (const auto* text = std::get_if<std::string>(&v)) {
+      const auto& choices = op.attrs[i].choices;
+      params[i] = double(std::find(choices.begin(), choices.end(), *text) - choices.begin());
+    }
+  }
 }
 
 }  // namespace pg

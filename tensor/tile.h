@@ -107,7 +107,8 @@ std::shared_ptr<const TileKernel> make_tile_kernel(TileBody body);
 bool tile_computes(const OpDef& op, DType compute);
 // Whether the op can be a reduction of a body: it sums, multiplies, counts or takes an extreme.
 bool tile_reduces(const OpDef& op);
-// Converts the attributes of an op to numbers, in order: flags become 0 or 1, choices become their index.
+// Converts up to kMaxTileParams attributes of an op to numbers, in order: flags become 0 or 1, choices become their
+// index, and one that is not given becomes NaN.
 void tile_params(const OpDef& op, const Attrs& attrs, double* params);
 // Whether the op refuses some integers as its second input; tile_check throws the op's error when there is one.
 bool tile_checks(const OpDef& op);

@@ -72,20 +72,6 @@ int32_t append(TileBody& body, const TileValue& value) {
   return int32_t(body.values.size()) - 1;
 }
 
-// The attributes of a pointwise op as its formula takes them: numbers in order, flags as 0 and 1, choices by index.
-void params_of(const OpDef& op, const Attrs& attrs, double* params) {
-  for (size_t i = 0; i < std::min(attrs.size(), size_t(kMaxTileParams)); ++i) {
-    const AttrValue& v = attrs[i];
-    if (const auto* number = std::get_if<double>(&v)) params[i] = *number;
-    if (const auto* whole = std::get_if<int64_t>(&v)) params[i] = double(*whole);
-    if (const auto* flag = std::get_if<bool>(&v)) params[i] = *flag;
-    if (const auto* text = std::get_if<std::string>(&v)) {
-      const auto& choices = op.attrs[i].choices;
-      params[i] = double(std::find(choices.begin(), choices.end(), *text) - choices.begin());
-    }
-  }
-}
-
 // The body of an op for operands of these dtypes. Its numbers are the parameters of the op.
 TileBody body_of(const OpDef& op, std::span<const View> in, DType out) {
   TileBody body;
@@ -124,7 +110,7 @@ void run_op(Stream& stream, const OpDef& op, std::span<const View> in, const Att
     key.dtypes = key.dtypes << 4 | uint64_t(in[k].dtype());
   }
   double params[kMaxTileParams] = {};
-  params_of(op, attrs, params);
+  tile_params(op, attrs, params);
   call.numbers = params;
   call.place = place;
   known_body(key, [&] { return body_of(op, in, out.dtype()); }).run(stream, out.shape(), call);

@@ -402,3 +402,16 @@ t.test("graphs read bytes as floats", function()
     t.equal(pg.jit(function(v) return v:to("float16") * 1 end)(u):totable(), bytes, n)
   end
 end)
+
+t.test("an optional attribute that is not given sets no limit", function()
+  for _, dtype in ipairs{"float64", "float32", "float16", "bfloat16"} do
+    local x = pg.tensor({-1, 2, 0, 1, 0.5}, {dtype = dtype})
+    local function logit(v) return v:logit() end
+    for _, f in ipairs{logit, pg.jit(logit), pg.jit(function(v) return logit(v + 0) end)} do
+      local y = f(x):totable()
+      t.check(y[1] ~= y[1] and y[2] ~= y[2])
+      t.equal({y[3], y[4], y[5]}, {-math.huge, math.huge, 0})
+    end
+    t.equal(x:logit(0):totable(), {-math.huge, math.huge, -math.huge, math.huge, 0})
+  end
+end)

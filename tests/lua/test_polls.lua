@@ -106,18 +106,18 @@ local calls = {
 }
 
 for _, dtype in ipairs{"float32", "float64", "float16", "bfloat16"} do
-  local function matrix() return pg.ones(11000, 11000):to(dtype) end
-  local function vector() return pg.ones(11000):to(dtype) end
+  local function matrix() return pg.ones(6000, 6400):to(dtype) end
+  local function vector(n) return pg.ones(n):to(dtype) end
   calls["mv of " .. dtype] = function()
-    local x, y = matrix(), vector()
+    local x, y = matrix(), vector(6400)
     return function() return x:mv(y) end
   end
   calls["mv of the transposed of " .. dtype] = function()
-    local x, y = matrix():t(), vector()
+    local x, y = matrix():t(), vector(6000)
     return function() return x:mv(y) end
   end
   calls["bmm with columns of " .. dtype] = function()
-    local x, y = matrix():reshape(8, 1375, 11000), vector():reshape(1, 11000, 1):expand(8, -1, -1)
+    local x, y = matrix():reshape(8, 750, 6400), vector(6400):reshape(1, 6400, 1):expand(8, -1, -1)
     return function() return x:bmm(y) end
   end
 end

@@ -142,14 +142,14 @@ local calls = {
     return unpack(out)
   end, x, function() return pg.rand(401) end},
   ["products of batches"] = {function(a, b)
-    local results = {}
+    local products = {}
     for _, dtype in ipairs{"float64", "float32", "float16", "bfloat16"} do
-      local x, y = a:to(dtype), b:to(dtype)
-      for _, z in ipairs{x:bmm(y), x:bmm(y:transpose(2, 3):contiguous():transpose(2, 3)), x:narrow(2, 1, 1):bmm(y:narrow(3, 1, 1))} do
-        results[#results + 1] = z
+      local m, w = a:to(dtype), b:to(dtype)
+      for _, right in ipairs{w, w:transpose(2, 3):contiguous():transpose(2, 3), w:narrow(3, 1, 1)} do
+        products[#products + 1] = m:bmm(right)
       end
     end
-    return unpack(results)
+    return unpack(products)
   end, function() return pg.randn(2, 3, 100001) end, function() return pg.randn(2, 100001, 3) end},
   ["convolution"] = {function(a, w, b) return a:conv2d(w, b, {padding = 1}) end, function() return pg.rand(8, 6, 24, 23) end,
     function() return pg.rand(12, 6, 3, 3) end, function() return pg.rand(12) end},

@@ -174,9 +174,7 @@ void product_in_regions(const Problem& p, const T* a, const T* b, T* c, const Ep
 
 // Whether a product has few results and a large depth: then it is the sum of products of pieces of the depth.
 constexpr int64_t kFewResults = 16, kPiece = 1 << 15;
-bool is_deep(Path path, const Problem& p) {
-  return path != Path::kBlocks && p.m * p.n <= kFewResults && p.k > kPiece;
-}
+bool is_deep(Path path, const Problem& p) { return path != Path::kBlocks && p.m * p.n <= kFewResults && p.k > kPiece; }
 
 template <class T>
 void deep_product(Path path, const Problem& p, const T* a, const T* b, SumOf<T>* c, const Epilogue<SumOf<T>>& finish) {
@@ -260,9 +258,8 @@ void gemm_thin(const Problem& p, const H* a, const H* b, H* c, const Epilogue<fl
   const Scratch<float> sums(p.m * p.n);
   product<H>(q, a, b, sums, finish);
   if (p.ldc == p.n)
-    return in_polled_blocks(p.m * p.n, 1 << 20, [&](int64_t begin, int64_t end) {
-      from_float(sums + begin, c + begin, end - begin);
-    });
+    return in_polled_blocks(p.m * p.n, 1 << 20,
+                            [&](int64_t begin, int64_t end) { from_float(sums + begin, c + begin, end - begin); });
   Poller poll;
   for (int64_t i = 0; i < p.m; ++i, poll(p.n)) from_float(sums + i * p.n, c + i * p.ldc, p.n);
 }

@@ -2,6 +2,7 @@
 
 #include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/op.h"
+#include "tensor/tile.h"
 
 namespace pg::cpu {
 
@@ -20,7 +21,7 @@ Activation::Activation(const KernelArgs& args)
   const std::string& name = args.attr<std::string>("activation");
   if (name == "gelu_tanh") attrs_[0] = std::string("tanh");
   if (name == "leaky_relu") attrs_[0] = args.attr<double>("slope");
-  if (attrs_.size()) span_params(*op_, attrs_, params_);
+  if (attrs_.size()) tile_params(*op_, attrs_, params_);
 }
 
 void Activation::operator()(const View& y) const {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include "tensor/cpu/pointwise/tile_machine.h"
@@ -141,22 +140,6 @@ const SpanRow* find_span(std::string_view op) {
   return nullptr;
 }
 
-void span_params(const OpDef& op, const Attrs& attrs, double* params) {
-  const size_t count = std::min<size_t>(attrs.size(), kMaxSpanParams);
-  for (size_t i = 0; i < count; ++i) {
-    const AttrValue& v = attrs[i];
-    params[i] = v.index() == 0 ? std::numeric_limits<double>::quiet_NaN() : 0;
-    if (const auto* number = std::get_if<double>(&v)) params[i] = *number;
-    if (const auto* whole = std::get_if<int64_t>(&v)) params[i] = double(*whole);
-    if (const auto* flag = std::get_if<bool>(&v)) params[i] = *flag;
-    if (const auto* text = std::get_if<std::string>(&v)) {
-      const auto& choices = op.attrs[i].choices;
-      for (size_t c = 0; c < choices.size(); ++c)
-        if (*text == choices[c]) params[i] = double(c);
-    }
-  }
-}
-
 void check_divisor(const OpDef& op, const View& v, SpanCheck check) {
   if (is_float(v.dtype())) return;
   const int64_t at = visit_dtype(v.dtype(), [&](auto tag) -> int64_t {
@@ -182,7 +165,7 @@ void run_pointwise(const KernelArgs& args, const SpanRow& row) {
   if (args.in.size() == 3 && (!args.in[1] || !args.in[2])) return run_bounded(args);
   if (row.check != SpanCheck::kNothing && is_integer(out.dtype())) check_divisor(args.op, args.in[1], row.check);
   double params[kMaxSpanParams] = {};
-  if (args.attrs.size()) span_params(args.op, args.attrs, params);
+  if (args.attrs.size()) tile_params(args.op, args.attrs, params);
   const DType compute = compute_dtype(args);
   const SpanFn fn = row.fn[int(compute)];
   const void* in[kMaxSpanInputs];

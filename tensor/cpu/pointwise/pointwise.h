@@ -35,9 +35,6 @@ inline const SpanRow& span_at(int index) {
 // Row of an op, or nullptr.
 const SpanRow* find_span(std::string_view op);
 
-// The attributes of an op as span kernels take them: numbers in order, flags as 0 and 1, choices by index.
-void span_params(const OpDef& op, const Attrs& attrs, double* params);
-
 // Throws the op's error when its second input, `divisor`, has an integer dtype and an element that `check` refuses.
 void check_divisor(const OpDef& op, const View& divisor, SpanCheck check);
 

@@ -68,8 +68,6 @@ bool tile_computes(const OpDef& op, DType compute) {
 
 bool tile_reduces(const OpDef& op) { return cpu::find_reduction(op) != nullptr; }
 
-void tile_params(const OpDef& op, const Attrs& attrs, double* params) { cpu::span_params(op, attrs, params); }
-
 bool tile_checks(const OpDef& op) {
   const cpu::SpanRow* row = cpu::find_span(op.name);
   return row && row->check != SpanCheck::kNothing;
