@@ -238,6 +238,8 @@ void State::close(lua_State* L) {
   remove_live(this);
   delete std::exchange(symbols, nullptr);
   forget_callbacks(*this);
+  write_log = nullptr;
+  empty(logs);
   empty(modes);
   empty(scopes);
   empty(dead_references);
