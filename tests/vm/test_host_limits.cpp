@@ -120,7 +120,7 @@ TEST_CASE("host limits: memory of Lua and tensors together") {
       "local pg = require 'perigee' pg.zeros({4000000}, {dtype = 'uint8'}):sort()",
       "local pg = require 'perigee' pg.zeros(2000000):quantile(0.5)",
       "local pg = require 'perigee' pg.randperm(2500000)",
-      "local pg = require 'perigee' pg.rand(10):multinomial(1000000, {replacement = true})",
+      "local pg = require 'perigee' pg.rand(10):multinomial(4000000, {replacement = true})",
       "local pg = require 'perigee' pg.linalg.qr(pg.zeros(1000, 1000))",
       "local pg = require 'perigee' pg.fft.rfft(pg.zeros(524287))",
       "local pg = require 'perigee' pg.linalg.eigh(pg.zeros(1000, 1000))",
