@@ -360,8 +360,9 @@ t.test("bytes are gathered and scattered like other elements", function()
 end)
 
 t.test("scattering along the first dim of wide rows is that along the last dim of the transposed", function()
+  -- Whole numbers, whose sums and products are exact in any order: that of the CUDA device depends on the dim.
   for _, dtype in ipairs{"float64", "int32", "uint8"} do
-    local x, y = (pg.rand(200, 300) * 9):to(dtype), (pg.rand(200, 300) * 9):to(dtype)
+    local x, y = pg.randint(1, 9, {200, 300}):to(dtype), pg.randint(1, 9, {200, 300}):to(dtype)
     local places = pg.randint(1, 200, {200, 300})
     local function both(f) t.equal(f(x, 1, places, y):totable(), f(x:t(), 2, places:t(), y:t()):t():totable()) end
     both(function(v, d, i, s) return v:scatter(d, i, s) end)
