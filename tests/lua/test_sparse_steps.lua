@@ -49,7 +49,7 @@ t.test("clipped gradients update the rows that are not all 0, in each mode", fun
     sgd = {momentum = 0.5, wd = 0.1}, adam = {}, rmsprop = {}, adagrad = {wd = 0.1}, ftrl = {}, group_adagrad = {}, nadam = {},
   } do
     for _, request in ipairs{"write", "add"} do
-      for _, half in ipairs{false, true} do
+      for _, half in ipairs(t.takes_all() and {false, true} or {request == "add"}) do
         local first
         for k, way in ipairs{{eager, eager, eager}, {eager, eager, pg.jit}, {pg.jit, pg.jit, eager}, {eager, pg.jit, pg.jit}} do
           local layer = make{dtype = half and "float16" or nil}
@@ -157,7 +157,7 @@ end
 t.test("random training loops agree with those of a dense gradient", function()
   local names = {"backward", "look", "norm", "step", "whole", "look_and_step", "look_and_read", "twice", "keep", "back",
                  "back_twice", "both", "zero_before"}
-  for seed = 1, 42 do
+  for seed = 1, t.takes_all() and 42 or 12 do
     local request = seed % 2 == 0 and "add" or "write"
     math.randomseed(seed)
     local plan = {}
