@@ -49,7 +49,7 @@ end
 local function check_options(op, o, weights)
   local has_biases = o.has_biases
   if has_biases == nil then has_biases = weights[3] ~= nil and weights[3]:dim() == 1 end
-  o.each = args.boolean(op, "has_biases", has_biases) and 4 or 2
+  o.each = (args.boolean(op, "has_biases", has_biases) and 4 or 2) + (o.projected and 1 or 0)
   o.directions = args.boolean(op, "bidirectional", o.bidirectional) and 2 or 1
   local count = o.num_layers and args.count(op, "num_layers", o.num_layers, 1) or math.max(1, math.floor(#weights / (o.each * o.directions)))
   if #weights ~= count * o.each * o.directions then
@@ -58,7 +58,10 @@ local function check_options(op, o, weights)
   end
   args.boolean(op, "batch_first", o.batch_first)
   if o.train ~= nil then args.boolean(op, "train", o.train) end
-  return {count = count, directions = o.directions, dropout = args.number(op, "dropout", o.dropout, 0, 1), train = o.train}
+  return {
+    count = count, directions = o.directions, dropout = args.number(op, "dropout", o.dropout, 0, 1), train = o.train,
+    clip = o.clip and layers.clipper(o.clip),
+  }
 end
 
 local function require_shape(op, name, x, ...)
@@ -71,32 +74,43 @@ end
 -- Raises unless the shapes of the weights and states go with each other and with x.
 local function check_shapes(op, form, o, x, states, weights)
   if weights[2]:dim() ~= 2 then core.arg_error(op, "weights[2]", "2 dims (gates * hidden, hidden)", weights[2]) end
-  local hidden, count = weights[2]:size(2), form.count * form.directions
+  local size, count = weights[2]:size(2), form.count * form.directions
+  local hidden = o.projected and weights[o.each]:size(2) or size
   local rows = layers.gate_counts[form.kind] * hidden
   for at = 1, count do
     local first = (at - 1) * o.each
-    require_shape(op, ("weights[%d]"):format(first + 1), weights[first + 1], rows, at <= form.directions and x:size(3) or form.directions * hidden)
-    require_shape(op, ("weights[%d]"):format(first + 2), weights[first + 2], rows, hidden)
-    for i = first + 3, first + o.each do require_shape(op, ("weights[%d]"):format(i), weights[i], rows) end
+    require_shape(op, ("weights[%d]"):format(first + 1), weights[first + 1], rows, at <= form.directions and x:size(3) or form.directions * size)
+    require_shape(op, ("weights[%d]"):format(first + 2), weights[first + 2], rows, size)
+    local last = first + o.each
+    if o.projected then
+      require_shape(op, ("weights[%d]"):format(last), weights[last], size, hidden)
+      last = last - 1
+    end
+    for i = first + 3, last do require_shape(op, ("weights[%d]"):format(i), weights[i], rows) end
   end
-  for i, s in ipairs(states or {}) do require_shape(op, i == 1 and "h0" or "c0", s, count, x:size(o.batch_first and 1 or 2), hidden) end
+  for i, s in ipairs(states or {}) do
+    require_shape(op, i == 1 and "h0" or "c0", s, count, x:size(o.batch_first and 1 or 2), i == 1 and size or hidden)
+  end
 end
 
 local fields = {"i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"}
 
--- Returns the function that runs the layers. each: the number of weights per layer and direction.
-local function compute(form, each, by_batch)
+-- Returns the function that runs the layers. o.each: the number of weights per layer and direction.
+local function compute(form, o)
+  local each, by_batch, own = o.each, o.batch_first, o.projected and o.each - 1 or o.each
   local kinds = form.kind == "lstm" and 2 or 1
   return function(x, weights, states, lengths)
     if by_batch then x = ops.transpose(x, 1, 2) end
     local y, finals = layers.stack(form, x, function(at)
       local w = {}
-      for i = 1, each do w[fields[i]] = weights[(at - 1) * each + i] end
+      for i = 1, own do w[fields[i]] = weights[(at - 1) * each + i] end
+      if o.projected then w.h2r_weight = weights[at * each] end
       return w
     end, function(at, input)
       local first = {}
       for i = 1, kinds do
-        first[i] = states and ops.select(states[i], 1, at) or sequence.zeros_like(input, ops.select(weights[(at - 1) * each + 2], 1, 1))
+        local row = weights[i == 2 and o.projected and at * each or (at - 1) * each + 2]  -- one of its rows has the size of the state
+        first[i] = states and ops.select(states[i], 1, at) or sequence.zeros_like(input, ops.select(row, 1, 1))
       end
       return first
     end, lengths)
@@ -113,8 +127,14 @@ local function run(op, kind, x, states, weights, o)
   core.untraced(check_shapes, op, form, o, x, states, weights)  -- a trace must fit other sizes of x
   local lengths = sequence.check_lengths(op, "sequence_length", o.sequence_length)
   local key = ("%s %s %d %d %d %.17g %s %s"):format(op, kind, o.each, form.count, form.directions, form.dropout, tostring(form.train), tostring(o.batch_first))
-  return standalone.run(key, compute(form, o.each, o.batch_first), x, weights, states, lengths)
+  if o.clip then key = ("%s %.17g %.17g %s"):format(key, o.clip.state_clip_min, o.clip.state_clip_max, tostring(o.clip.state_clip_nan)) end
+  return standalone.run(key, compute(form, o), x, weights, states, lengths)
 end
+
+--- functional.layers(op, kind, x, states, weights, o) -> as pg.lstm and pg.rnn. kind: see layers.gate_counts. o: the options of
+--- pg.lstm, each of them given; also projected (whether each layer and direction has a fifth weight, which projects h) and
+--- clip (the options state_clip_… of nn.rnn.LSTM).
+functions.layers = run
 
 --- pg.lstm(x, states, weights, {num_layers =, bidirectional = false, dropout = 0, batch_first = false, train =,
 --- has_biases =, sequence_length =}) -> y, hn, cn: layers of long short-term memory over x (time, batch, size). states

@@ -287,8 +287,8 @@ local lstm_spec = spec_of{
   state_clip_nan = false,
 }
 
--- Returns the function that limits c, or nil.
-local function clipper(o)
+--- layers.clipper(o) -> the function that limits c, or nil. o: the options state_clip_… of nn.rnn.LSTM.
+function layers.clipper(o)
   local low, high = o.state_clip_min, o.state_clip_max
   local also_nan = args.boolean("LSTM", "state_clip_nan", o.state_clip_nan)
   if low == nil and high == nil then return nil end
@@ -301,7 +301,7 @@ end
 function LSTM:init(...)
   local o = args.read("LSTM", names, lstm_spec, ...)
   setup(self, "lstm", o)
-  self._spec.clip = clipper(o)
+  self._spec.clip = layers.clipper(o)
 end
 
 --- nn.rnn.GRU(hidden_size, num_layers = 1, {the options of RNN except activation}): layers of gated recurrent units,
