@@ -253,3 +253,20 @@ t.test("what a cell keeps between single steps survives pg.scope", function()
     end
   end
 end)
+
+t.test("a loop's body cannot run the first step of a cell that keeps something for later ones", function()
+  for name, make in pairs{
+    ZoneoutCell = function(base) return rnn.ZoneoutCell(base, {zoneout_outputs = 0.5}) end,
+    VariationalDropoutCell = function(base) return rnn.VariationalDropoutCell(base, {drop_inputs = 0.5, drop_states = 0.5}) end,
+  } do
+    local cell = make(rnn.GRUCell(3)):initialize()
+    local function run(xs, states)
+      return pg.train_mode(function() return (pg.foreach(function(x, s) return cell(x, s) end, xs, states)) end)
+    end
+    local xs = pg.ones(4, 2, 3)
+    t.error_contains(function() run(xs, cell:begin_state(2)) end, name .. ": the body of a loop or branch cannot run the first step after reset")
+    t.error_contains(function() pg.jit(run)(xs, cell:begin_state(2)) end, name .. ": the body of a loop or branch cannot run the first step after reset")
+    local _, states = pg.train_mode(function() return cell(xs[1], cell:begin_state(2)) end)
+    t.equal(run(xs[{{2, 4}}], states).shape, {3, 2, 3})
+  end
+end)

@@ -69,7 +69,7 @@ end
 --- nn.rnn.ZoneoutCell(base_cell, {zoneout_outputs = 0, zoneout_states = 0}): in training mode each element of the
 --- output and of the states keeps its value of the step before with these probabilities. The output before the first
 --- step is zero; reset() returns to that. With zoneout_outputs use cell:unroll or dynamic_unroll in place of pg.foreach,
---- whose body would change the type of that output at its first step. Krueger et al., Zoneout, 2016.
+--- whose body cannot run the first step after reset. Krueger et al., Zoneout, 2016.
 --- Example: local rnn = pg.nn.rnn
 --- local cell = rnn.ZoneoutCell(rnn.GRUCell(3), {zoneout_states = 0.1}):initialize()
 --- local y = cell(pg.ones(2, 4), cell:begin_state(2))
@@ -106,6 +106,15 @@ function modifiers.unrolls_only(cell)
   return found
 end
 
+--- modifiers.check_first_step(cell) raises in the body of a loop or branch: the first step makes what the cell keeps for later
+--- ones, and a body cannot do so in one of its steps only.
+function modifiers.check_first_step(cell)
+  local _, in_body = core.tracing()
+  if not in_body then return end
+  core.fail(cell._name, "the body of a loop or branch cannot run the first step after reset (write cell:unroll or nn.rnn.dynamic_unroll "
+            .. "in place of pg.foreach, or run the first step before the loop)")
+end
+
 -- Returns new; in training mode each element is replaced by that of old with probability p.
 local function zone(p, new, old) return ops.where(ops.ne(ops.dropout(ops.ones_like(new:detach()), p), 0), new, old) end
 
@@ -124,6 +133,7 @@ local function nothing() return core.keep(ops.zeros({1, 1}, {dtype = "bool"})) e
 function ZoneoutCell:forward(x, states)
   if self._keeps_outputs == 0 then return step(self, x, states) end
   local before = self._before
+  if before.dtype == "bool" then modifiers.check_first_step(self) end
   if before.device ~= x.device then before = before:to(x.device) end
   local out, new = step(self, x, states, before)
   self._before = core.keep(out)

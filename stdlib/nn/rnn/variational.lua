@@ -12,7 +12,7 @@ local variational = {}
 
 --- nn.rnn.VariationalDropoutCell(base_cell, drop_inputs = 0, drop_states = 0, drop_outputs = 0): in training mode drops elements of
 --- the inputs, of the first state and of the outputs with these probabilities, the same elements at all steps. Single
---- steps keep their masks until reset(); in pg.foreach use cell:unroll or dynamic_unroll, since a body cannot make the
+--- steps keep their masks until reset(); use cell:unroll or dynamic_unroll in place of pg.foreach, whose body cannot make the
 --- masks at its first step only. Gal, Ghahramani, A Theoretically Grounded Application of Dropout in Recurrent
 --- Neural Networks, 2016.
 --- Example: local cell = pg.nn.rnn.VariationalDropoutCell(pg.nn.rnn.LSTMCell(4), {drop_inputs = 0.2, drop_states = 0.3})
@@ -48,7 +48,10 @@ end
 
 -- Returns the mask in the field of the cell, which the first step makes. It stays until reset, also after a pg.scope.
 local function kept_mask(cell, field, x, p)
-  if not cell[field] then cell[field] = core.keep(mask(x, p)) end
+  if not cell[field] then
+    modifier.check_first_step(cell)
+    cell[field] = core.keep(mask(x, p))
+  end
   return cell[field]
 end
 
