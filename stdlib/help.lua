@@ -364,11 +364,14 @@ function help.text(...)
   core.fail("help", "no documentation for '%s' (%s)", what, advice(what))
 end
 
---- pg.help([what]) prints the documentation of a function, an op, a class or a module, or of the one with that name,
---- and the example of an op with its result. Without arguments it prints an overview. It returns nothing.
-function help.help(...)
+local function show(...)
   local text = help.text(...) .. "\n"
   if not core.write_to_host(text) and io then io.write(text) end
 end
+
+--- pg.help([what]) prints the documentation of a function, an op, a class or a module, or of the one with that name,
+--- and the example of an op with its result. Without arguments it prints an overview. It returns nothing. In a traced
+--- function it prints once, while that is traced.
+function help.help(...) core.untraced(show, ...) end
 
 return help

@@ -6,18 +6,24 @@ local catalog, documents, help = core.require("support.catalog"), core.require("
 t.skip_in("hybrid", "texts do not depend on the mode")
 t.skip_in("guard", "texts do not depend on the mode")
 
--- Returns the output of pg.help without its final newline. pg.help must return nothing.
-local function text(what)
+-- Returns what f writes, and its result.
+local function output(f)
   local write, parts = io.write, {}
   io.write = function(...) for _, part in ipairs{...} do parts[#parts + 1] = part end end  -- luacheck: ignore
-  local ok, e = pcall(function()
+  local ok, result = pcall(f)
+  io.write = write  -- luacheck: ignore
+  if not ok then error(result, 0) end
+  return table.concat(parts), result
+end
+
+-- Returns the output of pg.help without its final newline. pg.help must return nothing.
+local function text(what)
+  local written, results = output(function()
     if what == nil then return select("#", pg.help()) end
     return select("#", pg.help(what))
   end)
-  io.write = write  -- luacheck: ignore
-  if not ok then error(e, 0) end
-  t.equal(e, 0)
-  return (table.concat(parts):gsub("\n$", ""))
+  t.equal(results, 0)
+  return (written:gsub("\n$", ""))
 end
 
 local function has(what, ...)
@@ -173,6 +179,13 @@ t.test("classes, their objects and modules", function()
   has("pg.nn.Conv2D", "kernel_size")
   has(pg.nn, "Dense", "pg.nn contains")
   has(pg.loss.L2Loss, "pg.loss.L2Loss")
+end)
+
+t.test("help in a traced function prints once, with the example and its result", function()
+  local f = pg.jit(function(x) pg.help("relu") return x * 2 end)
+  local whole = help.text("relu") .. "\n"
+  for k = 1, 3 do t.equal((output(function() f(pg.ones(1)) end)), k == 1 and whole or "") end
+  t.equal(f:cache_info().traces, 1)
 end)
 
 t.test("help without arguments is an overview", function()
