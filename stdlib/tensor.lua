@@ -33,10 +33,15 @@ function methods.iter(x)
   end
 end
 
---- x:tap(f) calls f with the value of x and returns x. Inside a hybridized block or pg.jit it calls f at every run.
+--- x:tap(f) calls f with the value of x and returns x. Inside a hybridized block or pg.jit it calls f at every run. A net
+--- with a tap cannot be exported or frozen.
 function methods.tap(x, f)
   args.tensor_self("tap", x)
   args.callable("tap", "f", f)
+  if core.graphs.exporting then
+    core.fail("tap", "a function of the script cannot be part of an exported or frozen graph (remove the tap, call it under a "
+              .. "condition that is false while you export, or write pg.print, which stays in the graph)")
+  end
   if core.tracing() then
     core.require("hybrid.run_hooks").escape(f)
     core.ops._call_value(core.detach(x), {callback = core.callback(f)})

@@ -147,3 +147,26 @@ t.test("effects in the backward of a Function run once, in branches at any order
     end
   end
 end)
+
+t.test("a net with a tap cannot be exported: the error names the block and the line", function()
+  local function tapped() return pg.nn.block{forward = function(_, x) x:tap(function() end) return x * 2 end} end
+  local net = pg.nn.HybridSequential{tapped(), pg.nn.Dense(2)}
+  net:initialize()
+  net:hybridize()
+  net(pg.ones(1, 3))
+  local text = "tap: a function of the script cannot be part of an exported or frozen graph"
+  local function refuse(f)
+    local _, err = pcall(f)
+    t.check(err:find("test_effects.lua:%d+: ") and err:find(text, 1, true) and err:find("in block '1'", 1, true), err)
+  end
+  refuse(function() net:export(t.tmp "tapped") end)
+  refuse(function() net:freeze() end)
+  local w = pg.ones(2):attach_grad()
+  local step = pg.jit(function(x)
+    local l = pg.record(function() return (w * x):tap(function() end):sum() end)
+    l:backward()
+    return l
+  end)
+  step(pg.ones(2))
+  t.error_contains(function() step:export(t.tmp "step") end, text)
+end)
