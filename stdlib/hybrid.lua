@@ -143,7 +143,9 @@ local jit_options = {static_alloc = true, static_shape = false, name = args.none
 
 --- pg.jit(f[, {static_alloc=, static_shape=, name=}]) -> a callable with cache_info() and graph() that runs f as a
 --- native graph. f takes and returns tensors, numbers, booleans, strings and trees of them. f may be a whole training
---- step. What f reads is guarded, see Block:hybridize. Raises if f reads the value of a tensor.
+--- step. What f reads is guarded, see Block:hybridize. Raises if f reads the value of a tensor. If no graph can repeat what
+--- f does, f runs as plain Lua and a warning says why. The call that finds out starts again, so what it prints or writes to
+--- files happens twice.
 --- Example: local f = pg.jit(function(x) return (x + 1):relu() end)
 --- return f(pg.tensor{-3, 1})
 function hybrid.jit(f, opts)
@@ -185,8 +187,8 @@ end
 
 --- pg.debug(f, …) -> what f(…) returns, run with graphs off: hybridized blocks and jitted functions run as plain Lua,
 --- and every value can be read. The branch that a cond does not take is traced only, to check it and to keep the random
---- numbers the same. A debugger that has set a hook (debug.sethook) sees every line of a forward; LuaJIT's compiler is
---- off meanwhile.
+--- numbers the same. A first step of a loop that infers the shapes of parameters draws other random numbers than a graph. A
+--- debugger that has set a hook (debug.sethook) sees every line of a forward; LuaJIT's compiler is off meanwhile.
 function hybrid.debug(f, ...)
   args.callable("debug", "f", f)
   graphs.off = graphs.off + 1

@@ -216,7 +216,7 @@ local function trace_anew(self, n, ...)
   local time, own = core.profile_mark()
   local entry, why = trace.run(self, n, arguments, attempt)
   if not entry then
-    run_eagerly(self, why)
+    run_eagerly(self, why .. "; this call starts again")
     return self.body(...)
   end
   count()

@@ -106,7 +106,8 @@ function run_hooks.tracing() return hooks ~= nil and core.tracing() end
 function run_hooks.recording_inside() return run_hooks.tracing() and not hooks.recording and core.is_recording() end
 
 --- pg.live(f) -> a 0-dim float32 tensor with the number that f() returns. Inside a hybridized block or pg.jit, f is
---- called before each run, so a changing number (a temperature, a schedule) causes no new trace.
+--- called before each run, so a changing number (a temperature, a schedule) causes no new trace. An export keeps the number
+--- of that moment.
 function run_hooks.number(f)
   core.require("support.args").callable("live", "f", f)
   local function read()
