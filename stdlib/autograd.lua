@@ -131,7 +131,7 @@ local function fresh_input(x)
   -- In a loop body x may have a history in some steps only, in an export in some runs only.
   local input = core.fresh_input(x, core.graphs.exporting)
   if input then return input end
-  if core.requires_grad(x) and core.is_recording() then return core.ops.reshape_as(x, x) end
+  if core.is_recording() and core.is_recorded(x) then return core.ops.reshape_as(x, x) end
   return core.attach_grad(core.detach(x), "write")
 end
 
@@ -200,7 +200,7 @@ local function value_and_gradients(op, f, argnum, ...)
   end)
   if not core.is_tensor(y) then core.arg_error(op, "f", "a function that returns a tensor", y) end
   if y:numel() ~= 1 then core.arg_error(op, "f", "a function that returns one element", y) end
-  local found = core.requires_grad(y) and core.gradients({y}, inputs, nil, {create_graph = outer, retain_graph = outer}) or {}
+  local found = core.is_recorded(y) and core.gradients({y}, inputs, nil, {create_graph = outer, retain_graph = outer}) or {}
   filled(found, inputs)
   local results = {}
   for i, m in ipairs(maps) do
@@ -235,7 +235,7 @@ end
 local function gradients_of(heads, cotangents, inputs, create)
   local used_heads, used_cotangents = {}, {n = 0}
   for i, head in ipairs(heads) do
-    if core.is_tensor(head) and core.requires_grad(head) then
+    if core.is_tensor(head) and core.is_recorded(head) then
       used_heads[#used_heads + 1] = head
       used_cotangents.n = used_cotangents.n + 1
       used_cotangents[used_cotangents.n] = cotangents[i] or false
@@ -317,7 +317,7 @@ function autograd.jvp(f, primals, tangents)
     local found = gradients_of(heads, probes, inputs, true)
     local through, weights = {}, {}
     for i, g in ipairs(found) do
-      if core.requires_grad(g) then
+      if core.is_recorded(g) then
         through[#through + 1] = g
         weights[#weights + 1] = flat[i]
       end

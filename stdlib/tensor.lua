@@ -12,7 +12,7 @@ local methods, getters, ops = core.tensor_methods, core.tensor_getters, core.ops
 --- x.grad -> the gradient that the last backward wrote for a tensor with attach_grad, or nil. It can be set.
 
 --- x.requires_grad -> whether gradients flow to x: it has attach_grad with a request other than "null", or was computed from
---- a tensor with attach_grad under pg.record. x:attach_grad() sets it; it cannot be assigned.
+--- such a tensor under pg.record. x:attach_grad() sets it; it cannot be assigned.
 
 --- x.name -> the name of a parameter or of a symbol, or nil. It can be set.
 

@@ -122,6 +122,7 @@ void record(Context& ctx, const OpDef& op, std::span<const Value> inputs, const 
   node->op = &op;
   node->attrs = attrs;
   node->hosted = any_hosted(inputs);
+  if (std::none_of(inputs.begin(), inputs.end(), asks_gradient)) node->frozen_from = 0;
   const bool large = may_be_dropped(outputs[0]);
   save_inputs(*node, op, inputs, outputs[0].dtype(), large && op.has(kCheap));
   save_outputs(*node, op, outputs);
@@ -137,6 +138,7 @@ TapeNode* record_custom(Context& ctx, const std::string& name, std::span<const V
   node->custom = std::move(backward);
   node->held = std::move(held);
   node->hosted = any_hosted(inputs) || any_hosted(node->held);
+  if (std::none_of(inputs.begin(), inputs.end(), asks_gradient)) node->frozen_from = 0;
   for (const Value& v : inputs) node->inputs.push_back(type_only(v));
   for (const Value& v : outputs) node->outputs.push_back(type_only(v).array_ref());
   link_outputs(node, outputs);

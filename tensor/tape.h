@@ -33,7 +33,7 @@ class TapeNode : public TapeLink, public RingLink {
   CustomBackward custom;
   // For each output, the inputs that backward continues to. Null: all of them.
   std::shared_ptr<const std::vector<std::vector<int32_t>>> behind;
-  bool frozen = false;      // all leaves that this application depends on have the request kNull
+  uint32_t frozen_from = ~0u;  // outputs from this number on depend only on leaves with the request kNull
   std::vector<Value> held;  // other values that `custom` reads, stored here so that the links in them can be followed
   bool hosted = false;      // backward of this node or of one that it leads to calls a function of the host
   std::string custom_name;
@@ -84,8 +84,11 @@ void check_gradient_type(const TapeNode& leaf, const Type& type);
 
 // Whether no leaf that the value depends on requests a gradient.
 inline bool is_frozen(const Value& v) {
-  return v.node() && (v.node()->leaf ? v.node()->req == GradReq::kNull : v.node()->frozen);
+  return v.node() && (v.node()->leaf ? v.node()->req == GradReq::kNull : v.node_output() >= v.node()->frozen_from);
 }
+
+// Whether gradients flow to the value: it is a leaf that requests one, or was computed from such leaves.
+inline bool asks_gradient(const Value& v) { return v.node() && !is_frozen(v); }
 
 // Whether it is a recorded result, and no leaf.
 inline bool has_history(const Value& v) { return v.node() && !v.node()->leaf; }
@@ -93,7 +96,7 @@ inline bool has_history(const Value& v) { return v.node() && !v.node()->leaf; }
 // Returns a leaf with a zero gradient of this type. Floating dtypes only.
 Ref<TapeNode> make_leaf(const Type& type, GradReq req);
 
-// Whether cotangents can flow into the value.
+// Whether the tape holds the value, so that its gradient can be asked for, also if its leaves request none.
 inline bool requires_grad(const Value& v) { return v.has_node(); }
 
 // Links `outputs` to a new tape node if the tape records and an input has a node.

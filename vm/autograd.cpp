@@ -168,6 +168,16 @@ int get_requires_grad(lua_State* L, State& state) {
   return 1;
 }
 
+// is_recorded(x) → as requires_grad, but true also for results of tensors that all request no gradient.
+// pg.autograd.grad can ask for it.
+int is_recorded(lua_State* L, State& state) {
+  const Value& v = touched(L, state, 1, "is_recorded").get();
+  const bool asks = note_requires_grad(state, v);
+  if (!asks && state.trace && has_history(v)) state.trace->read_flags(true, false);
+  lua_pushboolean(L, asks || has_history(v));
+  return 1;
+}
+
 // grad_state(x) → "write", "add", "null" or nil, whether backward has written the gradient since mark_stale, and
 // whether something besides x holds its place on the tape, so that a later backward may write it.
 int grad_state(lua_State* L, State& state) {
@@ -289,6 +299,7 @@ void open_autograd(lua_State* L, State& state) {
                       {"get_grad", entry<get_grad>},
                       {"set_grad", entry<set_grad>},
                       {"requires_grad", entry<get_requires_grad>},
+                      {"is_recorded", entry<is_recorded>},
                       {"grad_state", entry<grad_state>},
                       {"mark_stale", entry<mark<false>>},
                       {"mark_fresh", entry<mark<true>>},

@@ -2,7 +2,6 @@
 #include "vm/trace.h"
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "graph/passes/rewrite.h"
 #include "tensor/buffer.h"
@@ -243,40 +242,10 @@ void note_shape(State& state, const Value& v) {
   for (int d = 0; d < v.rank(); ++d) note(state, v, TypeGuard::kDim, d, v.shape()[d]);
 }
 
-// Whether the history of a result goes back to frozen tensors of the trace only: these.
-static bool is_behind_frozen(const State& state, const Value& v, Values& frozen) {
-  std::unordered_set<const TapeNode*> seen;
-  std::vector<const TapeNode*> open{v.node()};
-  while (!open.empty()) {
-    const TapeNode* node = open.back();
-    open.pop_back();
-    if (node->leaf || node->released) return false;
-    for (const Value& input : node->inputs) {
-      if (!input.node() || !seen.insert(input.node()).second) continue;
-      if (!state.trace->sees(input)) return false;
-      if (!input.node()->leaf)
-        open.push_back(input.node());
-      else if (input.node()->req == GradReq::kNull)
-        frozen.push_back(input);
-      else
-        return false;
-    }
-  }
-  return true;
-}
-
 bool note_requires_grad(State& state, const Value& v) {
-  TapeNode* node = v.defined() ? v.node() : nullptr;
-  const bool requires_it = node && (!node->leaf || node->req != GradReq::kNull);
-  Values frozen;
-  if (requires_it && state.trace && !node->leaf && is_behind_frozen(state, v, frozen)) {
-    // A graph drops this history. That the tensors are frozen and that the ops are recorded are what it depends on.
-    state.trace->read_flags(true, false);
-    for (const Value& leaf : frozen) note(state, leaf, TypeGuard::kRequiresGrad, 0, false);
-    return true;
-  }
-  note(state, v, TypeGuard::kRequiresGrad, 0, requires_it);
-  return requires_it;
+  const bool answer = v.defined() && asks_gradient(v);
+  note(state, v, TypeGuard::kRequiresGrad, 0, answer);
+  return answer;
 }
 
 namespace {

@@ -19,9 +19,12 @@ constexpr size_t kMaxSpecializations = 512, kFewestSpecializations = 16, kMaxNod
 // Gradients of fewer bytes together are new arrays instead of being written over the old ones.
 constexpr Bytes kLargeGradients = Bytes(1 << 20);
 
+// The name of the tape entries that flowing() makes.
+constexpr std::string_view kFlowing = "frozen tensor of a graph";
+
 Flow flow_of(const Value& v) {
   const TapeNode* node = v.node();
-  if (!node || is_frozen(v)) return Flow::kNone;
+  if (!node || (is_frozen(v) && node->custom_name != kFlowing)) return Flow::kNone;
   if (!node->leaf) return Flow::kHistory;
   return node->req == GradReq::kAdd ? Flow::kAdd : Flow::kWrite;
 }
@@ -413,8 +416,7 @@ Values Program::run_with(Context& ctx, std::span<Value> inputs, std::span<const 
       std::move(kept));
   if (node) {
     node->behind = recorded.behind;
-    node->frozen =
-        std::none_of(linked.begin(), linked.end(), [](const Value& v) { return v.has_node() && !is_frozen(v); });
+    node->frozen_from = std::min(node->frozen_from, uint32_t(entry->joint.heads.size()));
   }
   for (size_t k = 0; k < heads.size(); ++k) out[size_t(recorded.heads[k])] = std::move(heads[k]);
   return out;
@@ -472,16 +474,18 @@ Values Program::backward(Context& ctx, Run& run, TapeNode& node, std::span<const
 
 namespace {
 
-bool asks(const Value& v) { return v.has_node() && !is_frozen(v); }
-
 // Returns the input as a value that gradients flow to, regardless of the requests of its leaves. With `history`,
 // gradients flow on into the history of the input.
 Value flowing(Context& ctx, const Value& v, bool history) {
-  if (!is_float(v.dtype()) || (history && asks(v))) return v;
+  if (!is_float(v.dtype()) || (history && asks_gradient(v))) return v;
   Value out[1] = {v.detached()};
   const auto pass_on = [](Context&, TapeNode&, std::span<const Value> dy) { return Values{dy[0]}; };
-  if (history && v.has_node()) record_custom(ctx, "frozen", {&v, 1}, out, pass_on);
-  if (!out[0].has_node()) out[0].link(make_leaf(v.type(), GradReq::kWrite).get(), 0);
+  if (history && v.has_node()) record_custom(ctx, std::string(kFlowing), {&v, 1}, out, pass_on);
+  if (!out[0].has_node()) {
+    const Ref<TapeNode> leaf = make_leaf(v.type(), GradReq::kNull);
+    leaf->custom_name = kFlowing;
+    out[0].link(leaf.get(), 0);
+  }
   return out[0];
 }
 
@@ -499,17 +503,14 @@ Values Program::all_gradients(Context& ctx, const Run& run, const TapeNode& node
     const auto at = std::find(run.heads.begin(), run.heads.end(), whole.heads[k]) - run.heads.begin();
     const bool given = size_t(at) < cotangents.size() && cotangents[size_t(at)].defined();
     const Type& type = whole.graph.nodes[size_t(whole.graph.inputs[entry.signature.types.size() + k])].types[0];
-    arguments.push_back(given ? cotangents[size_t(at)] : make_filled(type, 0));
+    const Value dy = given ? cotangents[size_t(at)] : make_filled(type, 0);
+    arguments.push_back(create && is_frozen(dy) ? flowing(ctx, dy, true) : dy);
   }
   const ScopedFlag recording(ctx.recording, true), training(ctx.training, entry.signature.training);
   const Values found = program.run_with(ctx, arguments, run.states);
-  const bool frozen = std::none_of(node.held.begin(), node.held.end(), asks) &&
-                      std::none_of(cotangents.begin(), cotangents.end(), asks);
   Values grads(node.held.size());
-  for (size_t k = 0; k < whole.wanted.size(); ++k) {
+  for (size_t k = 0; k < whole.wanted.size(); ++k)
     grads[size_t(whole.wanted[k])] = create ? found[k] : found[k].detached();
-    if (create && frozen && found[k].has_node()) found[k].node()->frozen = true;
-  }
   return grads;
 }
 

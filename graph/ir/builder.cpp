@@ -352,6 +352,7 @@ Value GraphBuilder::value_of(TapeNode* leaf) {
 void GraphBuilder::link_outside(Value& symbol, const Value& outside) {
   const Ref<TapeNode> end(new TapeNode);
   end->leaf = true;
+  if (is_frozen(outside)) end->req = GradReq::kNull;
   outside_.emplace(end.get(), outside);
   symbol.link(end.get(), 0);
 }

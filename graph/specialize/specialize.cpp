@@ -47,7 +47,7 @@ int64_t answer(const TypeGuard& guard, const Value& v) {
     case TypeGuard::kDevice:
       return int64_t(v.device().kind) << 8 | v.device().index;
     case TypeGuard::kRequiresGrad:
-      return requires_grad(v) && !(v.node()->leaf && v.node()->req == GradReq::kNull);
+      return asks_gradient(v);
     case TypeGuard::kOutputs:
       return guard.value;  // see check_outputs
   }

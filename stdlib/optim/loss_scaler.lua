@@ -61,7 +61,7 @@ function LossScaler:scale(loss)
     local dtype = wide(x)
     local function product() return x:to(dtype) * self.state[1]:to{dtype = dtype, device = x.device} end
     -- A loss that was recorded is scaled in the record, so that this call may come after it.
-    return core.requires_grad(x) and core.pg.record(product, {train = core.is_training()}) or product()
+    return core.is_recorded(x) and core.pg.record(product, {train = core.is_training()}) or product()
   end, loss)
 end
 

@@ -115,3 +115,44 @@ t.test("requires_grad of what only frozen tensors lead to", function()
     t.equal(jitted:cache_info().traces, 1, name)
   end
 end)
+
+t.test("requires_grad says the same in every mode, call and order of calls", function()
+  local Net = nn.HybridBlock:extend("Net")
+  function Net:init() self.w, self.v = pg.param{shape = {2}, init = "ones"}, pg.param{shape = {2}, init = "ones"} end
+  function Net:forward(x)
+    local y = x * self.w
+    local z = pg.loop(2, function(_, s) return s * y end, y) * self.v
+    return y, z, pg.tensor{self.w.requires_grad and 1 or 0, y.requires_grad and 1 or 0, z.requires_grad and 1 or 0}
+  end
+  for _, requests in ipairs{{"write", "write"}, {"null", "write"}, {"write", "null"}, {"null", "null"}} do
+    for _, order in ipairs{{true, false, true}, {false, true, false}} do
+      for _, hybrid in ipairs{false, true} do
+        local net = Net():initialize()
+        if hybrid then net:hybridize() end
+        net.w.grad_req, net.v.grad_req = requests[1], requests[2]
+        for _, recorded in ipairs(order) do
+          local y, z, inside
+          local function call() y, z, inside = net(pg.ones(2)) end
+          if recorded then pg.record(call) else call() end
+          local w, v = requests[1] == "write", requests[2] == "write"
+          local expected = {w and 1 or 0, recorded and w and 1 or 0, recorded and (w or v) and 1 or 0}
+          local what = ("%s %s, %s, %s"):format(requests[1], requests[2], hybrid, recorded)
+          t.equal(inside:totable(), expected, what)
+          t.equal({y.requires_grad, z.requires_grad}, {expected[2] == 1, expected[3] == 1}, what .. ": results")
+        end
+      end
+    end
+  end
+end)
+
+t.test("requires_grad of arguments with a history of frozen tensors only", function()
+  local frozen, free = pg.ones(2):attach_grad("null"), pg.ones(2):attach_grad()
+  local function f(x) return (x * 2).requires_grad and pg.ones(1) or pg.zeros(1) end
+  local jitted = pg.jit(f)
+  pg.record(function()
+    for k, x in ipairs{pg.ones(2), frozen, frozen * 2, frozen * free, free * 3, pg.ones(2), frozen * 4} do
+      t.equal({k, jitted(x):item()}, {k, f(x):item()})
+    end
+  end)
+  t.equal(pg.record(function() return frozen * 2 end).requires_grad, false)
+end)
