@@ -426,7 +426,8 @@ end
 
 --- pg.checkpoint(f, ...) -> the results of f, run without keeping its intermediate results. backward computes them
 --- again, with the same flags, random numbers and values of the tensors that f changes, and without changing any of them
---- a second time. Other tensors that f gets from outside must not change before backward.
+--- a second time. Other tensors that f gets from outside must not change before backward. Eagerly f is called a second time:
+--- assignments to variables and fields happen again, as in n = n + 1. If that leads to other ops or numbers backward raises.
 --- Example: return pg.checkpoint(function(x) return x:exp():sum() end, pg.zeros(3))
 function autograd.checkpoint(f, ...)
   check_function("checkpoint", f)
@@ -437,6 +438,8 @@ function autograd.checkpoint(f, ...)
   local streams = core.random_streams()
   local training, mark = core.is_training(), core.tape_position()
   local log = core.log_writes()
+  local param = core.require("param")
+  local drawn = param.drawn
   local results, count = run_in_checkpoint(log, f, ...)
   local outputs = tree.flatten(results)
   local recorded, positions = {}, {}  -- an output that f got from outside keeps the history that it has
@@ -445,8 +448,10 @@ function autograd.checkpoint(f, ...)
       recorded[#recorded + 1], positions[#positions + 1] = y, i
     end
   end
-  if #recorded == 0 then return unpack(results, 1, count) end
-  core.record_checkpoint(recorded, mark, function(outside, ...)
+  -- A second run would not draw the values that parameters got in the first one.
+  if #recorded == 0 or param.drawn ~= drawn then return unpack(results, 1, count) end
+  local ops_mark
+  ops_mark = core.record_checkpoint(recorded, mark, function(outside, ...)
     local cotangents = {n = select("#", ...), ...}
     local create = core.is_recording()
     local present = core.random_streams()
@@ -465,15 +470,17 @@ function autograd.checkpoint(f, ...)
     undo:restore()
     present:restore()
     if not ok then core.reraise(again) end
-    local heads, dys = {}, {n = 0}
+    local heads, dys, computed = {}, {n = 0}, {}
     for k, i in ipairs(positions) do
+      local y = again[1][i]
+      computed[k] = core.is_tensor(y) and y or nil
       if cotangents[k] then
-        heads[#heads + 1] = again[1][i]
+        heads[#heads + 1] = y
         dys.n = dys.n + 1
         dys[dys.n] = cotangents[k]
       end
     end
-    core.check_recomputed(heads, first, outside)
+    core.check_recomputed(computed, first, outside, ops_mark)
     local found = core.gradients(heads, outside, dys, {create_graph = create, retain_graph = create, first = first})
     return unpack(found, 1, #outside)
   end)

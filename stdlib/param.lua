@@ -198,6 +198,9 @@ function param.settle(ok)
   return any
 end
 
+--- param.drawn: how many parameters have drawn their first values.
+param.drawn = 0
+
 local function materialize(p)
   param.note(p)
   local e = extra(p)
@@ -206,6 +209,7 @@ local function materialize(p)
   local value = initializers().make(e.init, pending.init, e.path or "", shape, {dtype = e.dtype, device = pending.device})
   e.pending = nil
   param.bind(p, value)
+  param.drawn = param.drawn + 1
 end
 
 --- param.check_target(op, opts) -> opts. Checks its options dtype and device, which may be nil.
@@ -348,10 +352,10 @@ function param.param(options, more)
   return settle(p, extra(p), values)
 end
 
---- pg.constant(v) -> a tensor that is saved with its block but never trained. v is a tensor, a number or a nested
---- table.
-function param.constant(v)
-  local tensor = core.is_tensor(v) and v or ops.tensor(v)
+--- pg.constant(v[, {dtype =, device =}]) -> a tensor that is saved with its block but never trained. v is a tensor, a number
+--- or a nested table.
+function param.constant(v, options)
+  local tensor = options == nil and core.is_tensor(v) and v or ops.tensor(v, options)
   local p = from_tensor("constant", tensor, {grad_req = "null", differentiable = false})
   extra(p).constant = true
   return p

@@ -5,6 +5,7 @@
 #include <map>
 #include <unordered_set>
 
+#include "graph/passes/rewrite.h"
 #include "vm/args.h"
 #include "vm/trace.h"
 
@@ -187,9 +188,34 @@ int recorded_since(lua_State* L, State& state) {
 
 const Buffer* buffer_of(const Value& v) { return v.is_array() ? v.array().buffer.get() : nullptr; }
 
+struct AttrMark {
+  template <class T>
+  size_t operator()(const T& v) const {
+    if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) return std::hash<T>()(v);
+    if constexpr (std::is_enum_v<T>) return size_t(v);
+    return 0;
+  }
+  template <class T>
+  size_t operator()(const std::vector<T>& list) const {
+    size_t mark = list.size();
+    for (const T& v : list) mix(mark, (*this)(v));
+    return mark;
+  }
+};
+
+// What tells two runs of the same function apart: the op of an entry, its attributes and the numbers among its inputs.
+void mix_entry(size_t& mark, const TapeNode& node) {
+  mix(mark, std::hash<std::string_view>()(node.op ? node.op->name : node.custom_name));
+  for (size_t i = 0; i < node.attrs.size(); ++i) mix(mark, std::visit(AttrMark{}, node.attrs[i]));
+  for (const Value& v : node.inputs) mix(mark, v.is_number() ? std::hash<double>()(v.number()) : 0);
+}
+
 // Adds the leaves, and the results of entries before `start`, that the outputs were computed from; with their data if
-// an entry has kept that.
-void collect_outside(const Values& outputs, uint64_t start, Values& outside) {
+// an entry has kept that. Returns a mark of the entries between, which is 0 if graphs are among them: a block may run
+// as a graph or as plain Lua.
+double collect_outside(const Values& outputs, uint64_t start, Values& outside) {
+  size_t mark = 0;
+  bool graphs = false;
   std::vector<TapeNode*> stack;
   std::unordered_set<const TapeNode*> seen;
   std::map<std::pair<const TapeNode*, uint32_t>, size_t> taken;
@@ -210,18 +236,20 @@ void collect_outside(const Values& outputs, uint64_t start, Values& outside) {
   while (!stack.empty()) {
     TapeNode* node = stack.back();
     stack.pop_back();
+    graphs |= bool(node->behind);
+    mix_entry(mark, *node);
     for (const Value& v : node->inputs) reach(v);
   }
+  return graphs ? 0 : double(mark >> 12);
 }
 
-// record_checkpoint(outputs, mark, backward) replaces the entries since `mark` by one entry, whose inputs are the
-// earlier values that they use. backward({those values}, dy…) recomputes. Returns whether anything was recorded.
+// record_checkpoint(outputs, position, backward) → the mark of collect_outside. Replaces the entries since `position`
+// by one entry, whose inputs are the earlier values that they use. backward({those values}, dy…) recomputes.
 int record_checkpoint(lua_State* L, State& state) {
   state.update_modes();
   Values outputs = read_values(L, state, 1, "checkpoint", "outputs", false);
   Values outside;
-  collect_outside(outputs, uint64_t(lua_tonumber(L, 2)), outside);
-  lua_pushboolean(L, !outside.empty());
+  lua_pushnumber(L, collect_outside(outputs, uint64_t(lua_tonumber(L, 2)), outside));
   if (outside.empty()) return 1;
   unlink(outputs);
   lua_pushvalue(L, 3);
@@ -231,15 +259,21 @@ int record_checkpoint(lua_State* L, State& state) {
   return 1;
 }
 
-// check_recomputed(outputs, mark, outside) raises unless the outputs, computed again since `mark`, come from the values
-// that record_checkpoint found, as far as entries have kept them.
+constexpr const char* kOtherOps =
+    "checkpoint: f computes something else when backward runs it again (expected the ops and numbers of its first run; "
+    "assignments to variables and fields happen twice, so let f count and flip tensors only, or do so outside of f)";
+
+// check_recomputed(outputs, position, outside, mark) raises unless the outputs, computed again since `position`, come
+// from the values that record_checkpoint found, as far as entries have kept them, by the same ops.
 int check_recomputed(lua_State* L, State& state) {
   Values before, now;
   for (int k = 1; k <= int(lua_objlen(L, 3)); ++k, lua_pop(L, 1)) {
     lua_rawgeti(L, 3, k);
     before.push_back(to_box(L, state, -1)->get());
   }
-  collect_outside(read_values(L, state, 1, "checkpoint", "outputs", false), uint64_t(lua_tonumber(L, 2)), now);
+  const double mark =
+      collect_outside(read_values(L, state, 1, "checkpoint", "outputs", false), uint64_t(lua_tonumber(L, 2)), now);
+  if (const double first = lua_tonumber(L, 4); mark != 0 && first != 0 && mark != first) throw Error(kOtherOps);
   for (const Value& v : now) {
     const auto old = std::find_if(before.begin(), before.end(), [&](const Value& o) {
       return o.node() == v.node() && o.node_output() == v.node_output();

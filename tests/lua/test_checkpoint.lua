@@ -179,3 +179,60 @@ t.test("a checkpoint returns all results, nil too", function()
   y:backward()
   t.equal(x.grad, {3, 3})
 end)
+
+t.test("a function that computes something else the second time is an error", function()
+  local text = "checkpoint: f computes something else when backward runs it again"
+  local n, flip = 0, false
+  for name, f in pairs{
+    number = function(x) n = n + 1 return x * n end,
+    branch = function(x) flip = not flip if flip then return x:exp() end return x:sin() end,
+    attribute = function(x) n = n + 1 return x:neg():leaky_relu(n) end,
+    layers = function(x) n = n + 1 for _ = 1, n do x = x:tanh() end return x end,
+    results = function(x) n = n + 1 if n % 2 == 0 then return x * 2 end return x * 2, x * 3 end,
+    missing = function(x) n = n + 1 if n % 2 == 0 then return x * 2, 5 end return x * 2, x * 3 end,
+  } do
+    n, flip = 0, false
+    local w = T{1, 2}:attach_grad()
+    local y = pg.record(function()
+      local first, second = pg.checkpoint(f, w)
+      return second and (first + second):sum() or first:sum()
+    end)
+    t.error_contains(function() y:backward() end, text)
+    t.equal(w.grad:sum():item(), 0, name)
+  end
+end)
+
+t.test("a function may count its calls", function()
+  local calls, block = 0, nn.HybridSequential{nn.Dense(3), nn.Dropout(0.5), nn.Dense(2)}
+  block:initialize()
+  block:hybridize()
+  local function f(x)
+    calls = calls + 1
+    local y = block(x):dropout(0.5)
+    if calls > 100 then y = y * 2 end
+    return pg.loop(2, function(_, s) return s * y end, y), pg.cond(y:sum():gt(0), function() return y * 2 end, function() return y end)
+  end
+  for _ = 1, 3 do
+    pg.record(function()
+      local a, b = pg.checkpoint(f, pg.ones(2, 4))
+      return (a * b):sum()
+    end):backward()
+  end
+  t.equal(calls, 5)  -- the first call gave the parameters their values, and kept what backward reads
+end)
+
+t.test("the first call of a net infers shapes and draws as without a checkpoint", function()
+  local function run(wrap)
+    pg.manual_seed(3)
+    local net = nn.HybridSequential{nn.Dropout(0.5), nn.Dense(3), nn.Dropout(0.5), nn.Dense(2)}
+    net:initialize("xavier")
+    local out = {}
+    for k = 1, 2 do
+      local x = pg.ones(2, 4):attach_grad()
+      pg.record(function() return wrap(function(v) return net(v):dropout(0.5) end, x):square():sum() end):backward()
+      out[k] = {x.grad:totable(), net[2].weight.grad:totable(), pg.rand(1):item()}
+    end
+    return out
+  end
+  t.equal(run(pg.checkpoint), run(function(f, x) return f(x) end))
+end)
