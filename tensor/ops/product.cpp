@@ -367,31 +367,36 @@ Var times_value(const Vjp& c, const Var& v) {
   return value == 1 ? v : v * value;
 }
 
-OpDef pointwise_term(const char* name, const char* doc, const char* example, Result result, uint16_t dtypes, double low,
-                     std::vector<GradFn> vjp) {
-  return {.name = name,
-          .doc = doc,
-          .example = example,
-          .inputs = {{"x", dtypes}, {"y", dtypes}, {"z", dtypes, Arity::kOne, low, 2}},
-          .attrs = {{"value", AttrKind::kFloat, 1.0, "factor of the term"}},
-          .result = result,
-          .vjp = std::move(vjp),
-          .vjp_uses = "y z",
-          .traits = kPointwise | kHidden | kWidens};
-}
-
-OpDef add_term(const char* name, const char* doc, const char* example, double low, InferFn infer,
-               DecomposeFn decompose) {
+OpDef term(const char* name, const char* doc, const char* example, double low) {
   return {.name = name,
           .doc = doc,
           .example = example,
           .inputs = {{"x", kNumeric}, {"tensor1", kNumeric}, {"tensor2", kNumeric, Arity::kOne, low, 2}},
-          .attrs = {{"value", AttrKind::kFloat, 1.0, "factor of the term"}},
-          .infer = infer,
-          .decompose = decompose};
+          .attrs = {{"value", AttrKind::kFloat, 1.0, "factor of the term"}}};
+}
+
+OpDef composed(OpDef row, InferFn infer, DecomposeFn decompose) {
+  row.infer = infer;
+  row.decompose = decompose;
+  return row;
+}
+
+// The pointwise op that the row decomposes into.
+OpDef pointwise(OpDef row, const char* name, Result result, std::vector<GradFn> vjp) {
+  row.name = name;
+  row.result = result;
+  row.vjp = std::move(vjp);
+  row.vjp_uses = "tensor1 tensor2";
+  row.traits = kPointwise | kHidden | kWidens;
+  return row;
 }
 
 std::vector<OpDef> sum_rows() {
+  const OpDef product = term("addcmul", "x + value * tensor1 * tensor2, with broadcasting.",
+                             "return pg.addcmul(pg.ones(2), pg.tensor({1, 2}), pg.tensor({3, 4}), {value = 0.5})", -2);
+  const OpDef quotient =
+      term("addcdiv", "x + value * tensor1 / tensor2, with broadcasting. Integers give float32.",
+           "return pg.addcdiv(pg.ones(2), pg.tensor({1, 2}), pg.tensor({4, 4}), {value = 0.5})", 0.5);
   return {
       {.name = "addr",
        .doc = "beta * input + alpha * the outer product of two vectors.",
@@ -402,22 +407,14 @@ std::vector<OpDef> sum_rows() {
        .infer = infer_addr,
        .decompose = decompose_addr,
        .traits = kWidens},
-      add_term("addcmul", "x + value * tensor1 * tensor2, with broadcasting.",
-               "return pg.addcmul(pg.ones(2), pg.tensor({1, 2}), pg.tensor({3, 4}), {value = 0.5})", -2,
-               infer_add_term<false>, decompose_add_term<false>),
-      add_term("addcdiv", "x + value * tensor1 / tensor2, with broadcasting. Integers give float32.",
-               "return pg.addcdiv(pg.ones(2), pg.tensor({1, 2}), pg.tensor({4, 4}), {value = 0.5})", 0.5,
-               infer_add_term<true>, decompose_add_term<true>),
-      pointwise_term("add_product", "x + value * y * z.",
-                     "return pg.addcmul(pg.ones(2), pg.tensor({1, 2}), pg.tensor({3, 4}), {value = 0.5})",
-                     Result::kPromote, kNumeric, -2,
-                     {[](Vjp& c) { return c.dy(); }, [](Vjp& c) { return times_value(c, c.dy() * c.in(2)); },
-                      [](Vjp& c) { return c.dy() * times_value(c, c.in(1)); }}),
-      pointwise_term("add_quotient", "x + value * y / z.",
-                     "return pg.addcdiv(pg.ones(2), pg.tensor({1, 2}), pg.tensor({4, 4}), {value = 0.5})",
-                     Result::kFloat, kNumeric, 0.5,
-                     {[](Vjp& c) { return c.dy(); }, [](Vjp& c) { return times_value(c, c.dy() / c.in(2)); },
-                      [](Vjp& c) { return -c.dy() / c.in(2) * (times_value(c, c.in(1)) / c.in(2)); }}),
+      composed(product, infer_add_term<false>, decompose_add_term<false>),
+      composed(quotient, infer_add_term<true>, decompose_add_term<true>),
+      pointwise(product, "add_product", Result::kPromote,
+                {[](Vjp& c) { return c.dy(); }, [](Vjp& c) { return times_value(c, c.dy() * c.in(2)); },
+                 [](Vjp& c) { return c.dy() * times_value(c, c.in(1)); }}),
+      pointwise(quotient, "add_quotient", Result::kFloat,
+                {[](Vjp& c) { return c.dy(); }, [](Vjp& c) { return times_value(c, c.dy() / c.in(2)); },
+                 [](Vjp& c) { return -c.dy() / c.in(2) * (times_value(c, c.in(1)) / c.in(2)); }}),
   };
 }
 

@@ -83,32 +83,34 @@ void solve_triangular(const KernelArgs& args) {
   });
 }
 
-// Calls f(n, a, out) with typed pointers for each n x n matrix of a batch, whose results have `size` elements each.
-template <class F>
-void for_square(const KernelArgs& args, const F& f) {
+// Calls f(n, a, out, q) for each n x n matrix of a batch, number q, whose results have the same number of elements.
+template <class T, class F>
+void each_square(const KernelArgs& args, const F& f) {
   const View& a = args.in[0];
   const int64_t n = a.shape().back(), count = numel(leading(a.shape(), 2));
   const int64_t size = count == 0 ? 0 : args.out[0].numel() / count;
-  cpu::visit_real(a.dtype(), [&](auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
-    cpu::each_matrix(count, cpu::cubic_work(n, n),
-                     [&](int64_t q) { f(n, a.as<const T>() + q * n * n, args.out[0].as<T>() + q * size, q); });
-  });
+  cpu::each_matrix(count, cpu::cubic_work(n, n),
+                   [&](int64_t q) { f(n, a.as<const T>() + q * n * n, args.out[0].as<T>() + q * size, q); });
+}
+
+// The same for the dtype of the matrices.
+template <class F>
+void for_square(const KernelArgs& args, const F& f) {
+  cpu::visit_real(args.in[0].dtype(), [&](auto* tag) { each_square<std::remove_pointer_t<decltype(tag)>>(args, f); });
 }
 
 void inverse(const KernelArgs& args) {
   const bool refuses = args.attr<bool>("check_errors");
   const int64_t size = args.in[0].shape().back();
-  const cpu::Scratch<char> memory(times(times(size, size), size_of(args.out[0].dtype())));
-  cpu::visit_real(args.out[0].dtype(), [&](auto* tag) {
+  cpu::visit_real(args.in[0].dtype(), [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    cpu::Rows<T>(reinterpret_cast<T*>(memory.get()), size, size).setIdentity();
-  });
-  for_square(args, [&](int64_t n, const auto* a, auto* out, int64_t) {
-    using T = std::remove_pointer_t<decltype(out)>;
-    if (cpu::solve<T>(n, n, a, reinterpret_cast<const T*>(memory.get()), out)) return;
-    if (refuses) bad_argument(args.op.name, "a", "invertible matrices", "a singular one");
-    std::fill_n(out, n * n, std::numeric_limits<T>::infinity());
+    const cpu::Scratch<T> identity(times(size, size));
+    cpu::Rows<T>(identity, size, size).setIdentity();
+    each_square<T>(args, [&](int64_t n, const T* a, T* out, int64_t) {
+      if (cpu::solve<T>(n, n, a, identity, out)) return;
+      if (refuses) bad_argument(args.op.name, "a", "invertible matrices", "a singular one");
+      std::fill_n(out, n * n, std::numeric_limits<T>::infinity());
+    });
   });
 }
 
