@@ -434,6 +434,16 @@ int run_untraced(lua_State* L, State& state) {
   return lua_error(L);
 }
 
+// run_as(name, f, …) → the results of f. Where ops that it traces raise when they run, the error shows this name.
+int run_named(lua_State* L, State& state) {
+  const char* const before = std::exchange(state.written, lua_tostring(L, 1));
+  const int status = protected_call(L, lua_gettop(L) - 2, LUA_MULTRET);
+  state.written = before;
+  if (status == 0) return lua_gettop(L) - 1;
+  note_reraise(L, state);
+  return lua_error(L);
+}
+
 // made_here(x) → whether a function that is being traced has made the tensor.
 int made_here(lua_State* L, State& state) {
   const Box* box = to_box(L, state, 1);
@@ -460,6 +470,7 @@ void open_trace(lua_State* L, State& state) {
                       {"number_table", entry<number_table>},
                       {"set_numbers", entry<set_numbers>},
                       {"trace_function_gradient", entry<trace_function_gradient>},
+                      {"run_as", entry<run_named>},
                       {"untraced", entry<run_untraced>}});
   open_control(L, state);
   open_program(L, state);

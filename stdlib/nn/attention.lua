@@ -100,9 +100,9 @@ function MultiHeadAttention:begin_cache(batch_size, max_length, opts)
 end
 
 -- Returns x with the positions of `new` written behind `at`. The op raises where the cache is full. A graph adds no check of
--- its own, which would run at each step.
+-- its own, which would run at each step; its error has the name of the function that takes max_length.
 local function write_behind(x, at, new)
-  if core.tracing() then return ops.index_copy(x, 3, at, new) end
+  if core.tracing() then return core.run_as("begin_cache", ops.index_copy, x, 3, at, new) end
   local ok, written = xpcall(ops.index_copy, core.keep_traceback, x, 3, at, new)
   if ok then return written end
   if not tostring(written):find("index values from", 1, true) then core.reraise(written) end

@@ -159,7 +159,7 @@ t.test("a cache without causal sees all positions so far, a remembered memory al
 end)
 
 t.test("a full cache is an error that names max_length and the layer", function()
-  t.skip_in("hybrid", "graphs raise the error of index_copy")
+  t.skip_in("hybrid", "the next test is that of graphs")
   if t.device ~= "cpu" then t.skip("a device reports a wrong index later") end
   local full = "MultiHeadAttention: the cache is full: positions %d to 5 exceed its max_length of 4 (begin_cache takes max_length)"
   local layer = attention(4, 2)
@@ -169,6 +169,15 @@ t.test("a full cache is an error that names max_length and the layer", function(
     local _, state = encoder(pg.ones(1, 3, 4), nil, encoder:begin_cache(1, 4))
     encoder(pg.ones(1, 2, 4), nil, state)
   end, full:format(4) .. " (in block '1.attention', MultiHeadAttention)")
+end)
+
+t.test("a full cache in a graph is an error of begin_cache", function()
+  if t.device ~= "cpu" then t.skip("a device reports a wrong index later") end
+  local layer = attention(4, 2)
+  layer:hybridize()
+  local _, cache = layer(pg.ones(1, 4, 4), nil, nil, nil, layer:begin_cache(1, 4))
+  local _, e = pcall(layer, pg.ones(1, 1, 4), nil, nil, nil, cache)
+  t.check(e:find("test_attention.lua:%d+: begin_cache: bad argument 'index' %(expected index values from 1 to 4"), e)
 end)
 
 t.test("export with a cache", function()
