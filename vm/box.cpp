@@ -97,6 +97,7 @@ std::string describe_instead_of_tensor(lua_State* L, State& state, int i, const 
   const bool method = !row || !row->has(kFunctionOnly);
   if (method && i == 1 && (lua_isnone(L, i) || lua_type(L, i) == LUA_TNUMBER))
     return fmt::format("{}; write x:{}(…) with a colon to pass x", text, op);
+  if (text == "cdata") return "cdata; pg.tensor(v) makes a tensor of an FFI integer";
   if (text == "table") return "table; pg.tensor(list) makes a tensor of a list";
   if (text.starts_with("block"))
     return text + "; net(x) calls a block, and its forward takes self first: function(self, x)";

@@ -232,8 +232,7 @@ Value value_to_write(lua_State* L, State& state, const Value& x) {
                    describe(L, state, 3));
     return make_scalar(number, x.dtype(), x.device());
   }
-  if (lua_isboolean(L, 3) && x.dtype() == DType::kBool)
-    return make_scalar(lua_toboolean(L, 3), DType::kBool, x.device());
+  if (lua_isboolean(L, 3)) return make_scalar(lua_toboolean(L, 3), x.dtype(), x.device());
   if (!to_box(L, state, 3))
     bad_argument("index", "value", fmt::format("a tensor or a {}", x.dtype() == DType::kBool ? "boolean" : "number"),
                  describe_instead_of_tensor(L, state, 3, "index"));

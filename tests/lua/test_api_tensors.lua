@@ -338,6 +338,14 @@ t.test("values out", function()
   t.check(tostring(far):find("9007199254740993", 1, true))
   t.error_contains(function() return pg.tensor(out, {dtype = "int32"}) end, "a number that int32 can hold")
   t.error_contains(function() return pg.tensor({require("ffi").new("int[2]")}) end, "got cdata")
+  t.error_contains(function() return big + out[1] end, "got cdata; pg.tensor(v) makes a tensor of an FFI integer")
+  t.equal({pg.constant(3, {dtype = "int64"}).dtype, pg.constant(T(3), {dtype = "float64"}).dtype, pg.constant{1}.dtype}, {"int64", "float64", "float32"})
+  t.error_contains(function() return pg.constant(1, {dtyp = "int64"}) end, "did you mean 'dtype'?")
+  for _, dtype in ipairs{"float32", "int8", "bool"} do
+    local x = pg.zeros(2, {dtype = dtype})
+    x[2] = true
+    t.equal(x, pg.zeros(2, {dtype = dtype}):masked_fill(T{false, true}, true))
+  end
   t.check(T(5):totable() == 5)
   t.equal(T{{true}}:totable(), {{true}})
   t.check(tostring(pg.ones(2, 3)):find("[float32 2x3 " .. t.device .. "]", 1, true))
