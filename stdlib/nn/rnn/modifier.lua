@@ -106,11 +106,11 @@ function modifiers.unrolls_only(cell)
   return found
 end
 
---- modifiers.check_first_step(cell) raises in the body of a loop or branch: the first step makes what the cell keeps for later
---- ones, and a body cannot do so in one of its steps only.
-function modifiers.check_first_step(cell)
+--- modifiers.check_step(cell, is_first) raises in the body of a loop or branch if is_first(cell): the first step makes what the
+--- cell keeps for later ones, and a body cannot do so in one of its steps only.
+function modifiers.check_step(cell, is_first)
   local _, in_body = core.tracing()
-  if not in_body then return end
+  if not (in_body and is_first(cell)) then return end
   core.fail(cell._name, "the body of a loop or branch cannot run the first step after reset (write cell:unroll or nn.rnn.dynamic_unroll "
             .. "in place of pg.foreach, or run the first step before the loop)")
 end
@@ -130,10 +130,12 @@ end
 -- at the first step of a sequence serves the later steps.
 local function nothing() return core.keep(ops.zeros({1, 1}, {dtype = "bool"})) end
 
+local function is_before_first(cell) return cell._before.dtype == "bool" end
+
 function ZoneoutCell:forward(x, states)
   if self._keeps_outputs == 0 then return step(self, x, states) end
   local before = self._before
-  if before.dtype == "bool" then modifiers.check_first_step(self) end
+  modifiers.check_step(self, is_before_first)
   if before.device ~= x.device then before = before:to(x.device) end
   local out, new = step(self, x, states, before)
   self._before = core.keep(out)

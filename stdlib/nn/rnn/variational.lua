@@ -49,7 +49,7 @@ end
 -- Returns the mask in the field of the cell, which the first step makes. It stays until reset, also after a pg.scope.
 local function kept_mask(cell, field, x, p)
   if not cell[field] then
-    modifier.check_first_step(cell)
+    modifier.check_step(cell, function() return true end)
     cell[field] = core.keep(mask(x, p))
   end
   return cell[field]
