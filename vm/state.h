@@ -198,7 +198,7 @@ class State : public Dynamics {
 
   // The same at the start of a call: its results then take the memory of earlier ones, which the caches still hold.
   void make_room(lua_State* L) {
-    if (pending_bytes >= kStepBytes) relieve_pressure(L);
+    if (pending_bytes >= kStepBytes || gc_stress) relieve_pressure(L);
   }
   static constexpr int64_t kStepBytes = int64_t(1) << 20;  // the bytes after which the collector makes a step
 };
