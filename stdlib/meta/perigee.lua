@@ -2797,7 +2797,8 @@ function Tensor:size(dim) end
 ---@return any
 function Tensor:stride() end
 
----x:tap(f) calls f with the value of x and returns x. Inside a hybridized block or pg.jit it calls f at every run.
+---x:tap(f) calls f with the value of x and returns x. Inside a hybridized block or pg.jit it calls f at every run. A net
+---with a tap cannot be exported or frozen.
 ---@param f any
 ---@return any
 function Tensor:tap(f) end
@@ -3298,7 +3299,7 @@ function rnn.SequentialRNNCell(options) end
 
 ---nn.rnn.VariationalDropoutCell(base_cell, drop_inputs = 0, drop_states = 0, drop_outputs = 0): in training mode drops elements of
 ---the inputs, of the first state and of the outputs with these probabilities, the same elements at all steps. Single
----steps keep their masks until reset(); in pg.foreach use cell:unroll or dynamic_unroll, since a body cannot make the
+---steps keep their masks until reset(); use cell:unroll or dynamic_unroll in place of pg.foreach, whose body cannot make the
 ---masks at its first step only. Gal, Ghahramani, A Theoretically Grounded Application of Dropout in Recurrent
 ---Neural Networks, 2016.
 ---@param base_cell any
@@ -3311,7 +3312,7 @@ function rnn.VariationalDropoutCell(base_cell, drop_inputs, drop_states, drop_ou
 ---nn.rnn.ZoneoutCell(base_cell, {zoneout_outputs = 0, zoneout_states = 0}): in training mode each element of the
 ---output and of the states keeps its value of the step before with these probabilities. The output before the first
 ---step is zero; reset() returns to that. With zoneout_outputs use cell:unroll or dynamic_unroll in place of pg.foreach,
----whose body would change the type of that output at its first step. Krueger et al., Zoneout, 2016.
+---whose body cannot run the first step after reset. Krueger et al., Zoneout, 2016.
 ---@param base_cell any
 ---@param options any
 ---@return perigee.Cell
@@ -3596,7 +3597,8 @@ function autograd.backward(heads, grads, options) end
 
 ---pg.checkpoint(f, ...) -> the results of f, run without keeping its intermediate results. backward computes them
 ---again, with the same flags, random numbers and values of the tensors that f changes, and without changing any of them
----a second time. Other tensors that f gets from outside must not change before backward.
+---a second time. Other tensors that f gets from outside must not change before backward. Eagerly f is called a second time:
+---assignments to variables and fields happen again, as in n = n + 1. If that leads to other ops or numbers backward raises.
 ---@param f any
 ---@param ... any
 ---@return any
@@ -8645,7 +8647,8 @@ function pg.allclose(x, y, options) end
 
 ---pg.checkpoint(f, ...) -> the results of f, run without keeping its intermediate results. backward computes them
 ---again, with the same flags, random numbers and values of the tensors that f changes, and without changing any of them
----a second time. Other tensors that f gets from outside must not change before backward.
+---a second time. Other tensors that f gets from outside must not change before backward. Eagerly f is called a second time:
+---assignments to variables and fields happen again, as in n = n + 1. If that leads to other ops or numbers backward raises.
 ---@param f any
 ---@param ... any
 ---@return any
@@ -8662,16 +8665,17 @@ function pg.checkpoint(f, ...) end
 ---@return any
 function pg.cond(pred, then_f, else_f, ...) end
 
----pg.constant(v) -> a tensor that is saved with its block but never trained. v is a tensor, a number or a nested
----table.
+---pg.constant(v[, {dtype =, device =}]) -> a tensor that is saved with its block but never trained. v is a tensor, a number
+---or a nested table.
 ---@param v any
+---@param options any
 ---@return any
-function pg.constant(v) end
+function pg.constant(v, options) end
 
 ---pg.debug(f, …) -> what f(…) returns, run with graphs off: hybridized blocks and jitted functions run as plain Lua,
 ---and every value can be read. The branch that a cond does not take is traced only, to check it and to keep the random
----numbers the same. A debugger that has set a hook (debug.sethook) sees every line of a forward; LuaJIT's compiler is
----off meanwhile.
+---numbers the same. A first step of a loop that infers the shapes of parameters draws other random numbers than a graph. A
+---debugger that has set a hook (debug.sethook) sees every line of a forward; LuaJIT's compiler is off meanwhile.
 ---@param f any
 ---@param ... any
 ---@return any
@@ -8733,7 +8737,8 @@ function pg.graph(outputs, inputs) end
 function pg.gru(x, h0, weights, options) end
 
 ---pg.help([what]) prints the documentation of a function, an op, a class or a module, or of the one with that name,
----and the example of an op with its result. Without arguments it prints an overview. It returns nothing.
+---and the example of an op with its result. Without arguments it prints an overview. It returns nothing. In a traced
+---function it prints once, while that is traced.
 ---@param what any
 ---@return any
 function pg.help(what) end
@@ -8758,7 +8763,9 @@ function pg.is_training() end
 
 ---pg.jit(f[, {static_alloc=, static_shape=, name=}]) -> a callable with cache_info() and graph() that runs f as a
 ---native graph. f takes and returns tensors, numbers, booleans, strings and trees of them. f may be a whole training
----step. What f reads is guarded, see Block:hybridize. Raises if f reads the value of a tensor.
+---step. What f reads is guarded, see Block:hybridize. Raises if f reads the value of a tensor. If no graph can repeat what
+---f does, f runs as plain Lua and a warning says why. The call that finds out starts again, so what it prints or writes to
+---files happens twice.
 ---@param f any
 ---@param options any
 ---@return any

@@ -229,16 +229,16 @@ t.test("norms that also return means and deviations", function()
   local y = x:transpose(2, -1):layer_norm({4}, gamma, beta):transpose(2, -1)
   gives("LayerNorm", {axis = "1", output_mean_var = "True"}, {x, gamma, beta}, {y, x:mean(2, true), (x:var(2, {correction = 0, keepdim = true}) + 1e-5):sqrt()})
 
-  local mean, var = pg.randn(4), pg.rand(4)
-  gives("BatchNorm", {output_mean_var = "True", fix_gamma = "False"}, {x, gamma, beta, mean, var},
-        {pg.batch_norm(x, mean, var, gamma, beta, {training = false, eps = 1e-3}), mean, (var + 1e-3):rsqrt()})
+  local mean, variance = pg.randn(4), pg.rand(4)
+  gives("BatchNorm", {output_mean_var = "True", fix_gamma = "False"}, {x, gamma, beta, mean, variance},
+        {pg.batch_norm(x, mean, variance, gamma, beta, {training = false, eps = 1e-3}), mean, (variance + 1e-3):rsqrt()})
   for _, hybrid in ipairs{false, true} do
     local block = block_of("BatchNorm", {output_mean_var = "True", fix_gamma = "False", axis = "2"}, 5, 3)
     if hybrid then block:hybridize() end
     local data, old = x:transpose(2, 3), mean:clone()
     for _ = 1, 2 do
       local now = data:clone():attach_grad()
-      local got = pg.record(function() return {block(now, gamma, beta, old, var:clone())} end)
+      local got = pg.record(function() return {block(now, gamma, beta, old, variance:clone())} end)
       t.close(got[2], x:mean{1, 3}, {rtol = 1e-5, atol = 1e-6})
       t.close(got[3], (x:var({1, 3}, {correction = 0}) + 1e-3):rsqrt(), {rtol = 1e-5, atol = 1e-6})
       t.equal({got[1].requires_grad, got[2].requires_grad, got[3].requires_grad}, {true, false, false})
