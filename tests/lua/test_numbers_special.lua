@@ -1,6 +1,8 @@
 -- Values and gradients near poles and roots, far tails, and bounds that a dtype cannot hold. Expected numbers are from
 -- formulas, or computed with 60 digits.
 local pg = require "perigee"
+
+local inf = math.huge
 local t = require "tests.support"
 
 local function gradient(f, x)
@@ -169,6 +171,25 @@ t.test("running products and sums of rows are those of each row", function()
   local y = x:detach():t():contiguous():attach_grad()
   pg.record(function() return (y:cumprod(1) * pg.range(1, 9):unsqueeze(2)):sum() end):backward()
   t.equal(y.grad:t():totable(), grad:totable())
+end)
+
+t.test("a running product that leaves the range of numbers stays there", function()
+  for _, dtype in ipairs{"float64", "float32", "float16"} do
+    local large, small = pg.full({35000}, 1.5, {dtype = dtype}), pg.full({35000}, 0.5, {dtype = dtype})
+    for _, case in ipairs{{{large, small}, inf}, {{small, large}, 0}} do
+      local x = pg.cat(case[1])
+      t.equal(x:cumprod(1)[-1]:item(), case[2])
+      t.equal(x:flip(1):cumprod(1, {reverse = true})[1]:item(), case[2])
+    end
+  end
+  -- The products are small or large, but within the range.
+  local x = pg.cat{pg.full({1000}, 0.5), pg.ones(3096), pg.full({1100}, 2), pg.full({900}, 0.5), pg.ones(64000)}
+  local y = x:cumprod(1)
+  t.equal(y[1000 + 3096 + 1100]:item(), 2 ^ 100)
+  t.equal(y[-1]:item(), 0)
+  t.equal((1 / x):cumprod(1)[1000 + 3096 + 1100]:item(), 2 ^ -100)
+  t.equal(pg.cat{pg.full({5000}, 2), pg.zeros(1), pg.ones(65000)}:cumprod(1)[5001]:isnan():item(), true)  -- inf * 0
+  t.equal(pg.cat{pg.full({5000}, 2, {dtype = "int64"}), pg.full({65000}, 3, {dtype = "int64"})}:cumprod(1)[-1]:item(), 0)
 end)
 
 t.test("lgamma of special numbers", function()

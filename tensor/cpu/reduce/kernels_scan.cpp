@@ -1,6 +1,8 @@
 // Running reductions. Along the last dim a scan is a chain of dependent steps; along other dims it works on whole rows.
 // 16-bit floats are scanned as float32.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "tensor/cpu/half.h"
@@ -87,8 +89,8 @@ template <bool kProduct, int64_t kCount, bool kWrite, class In, class Out, class
   for (int64_t i = 0; i < kCount; ++i) totals[i] = total[i];
 }
 
-// Few long lines are scanned in blocks, whatever the number of threads: totals of all blocks first, then the blocks,
-// each as a scan of its own to which the total of those before it is joined.
+// Few long lines are scanned in blocks, whatever the number of threads: totals of all blocks first, then the blocks:
+// sums each as a scan of its own to which the total of those before it is joined, products from that total on.
 struct LineBlocks {
   static constexpr int64_t length = 4 << 10;
   int64_t n, count;
@@ -119,17 +121,24 @@ void over_rows(const Lines& lines, int64_t width, const F& f) {
   });
 }
 
+// Whether a product from `before` on may be another than `before` times `total`, the product of the same factors from 1
+// on, which has left the range of doubles.
+bool left_range(double before, double total) {
+  return std::abs(before) > 1 ? std::abs(total) < std::numeric_limits<double>::min()
+                              : std::abs(before) < 1 && !std::isfinite(total);
+}
+
 template <bool kProduct, class In, class Out>
 void running_in_blocks(const In* x, Out* y, int64_t n, bool reverse) {
   using A = Running<In>;
   const LineBlocks blocks(n);
   const int64_t step = reverse ? -1 : 1, distance = step * blocks.length;
+  const auto start_of = [=](int64_t b) { return (reverse ? n - 1 : 0) + b * distance; };
   WorkVector<A> before(size_t(blocks.count), A(kProduct ? 1 : 0)), totals = before;
   const auto run = [&]<bool kWrite>(std::bool_constant<kWrite>) {
     const auto scan = [&]<int64_t kCount>(std::integral_constant<int64_t, kCount>, int64_t b) {
-      const int64_t at = (reverse ? n - 1 : 0) + b * distance;
-      running_block<kProduct, kCount, kWrite>(x + at, y + at, distance, blocks.size(b), step, &before[size_t(b)],
-                                              &totals[size_t(b)]);
+      running_block<kProduct, kCount, kWrite>(x + start_of(b), y + start_of(b), distance, blocks.size(b), step,
+                                              &before[size_t(b)], &totals[size_t(b)]);
     };
     parallel_for((blocks.count + kLinesAtOnce - 1) / kLinesAtOnce, 2, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin * kLinesAtOnce; b < std::min(end * kLinesAtOnce, blocks.count); b += kLinesAtOnce)
@@ -140,8 +149,17 @@ void running_in_blocks(const In* x, Out* y, int64_t n, bool reverse) {
     });
   };
   run(std::false_type());
-  for (size_t b = 1; b < before.size(); ++b) before[b] = advance<kProduct>(before[b - 1], totals[b - 1]);
-  std::fill(totals.begin(), totals.end(), A(kProduct ? 1 : 0));
+  Poller poll;
+  const A none = A(kProduct ? 1 : 0);
+  for (int64_t b = 1; b < blocks.count; ++b) {
+    const A last = before[size_t(b - 1)], total = totals[size_t(b - 1)];
+    A& next = before[size_t(b)] = advance<kProduct>(last, total);
+    if (!kProduct || !std::is_floating_point_v<In> || !left_range(double(last), double(total))) continue;
+    running_block<kProduct, 1, false>(x + start_of(b - 1), y, 0, blocks.length, step, &none, &(next = last));
+    poll(blocks.length);
+  }
+  std::fill(totals.begin(), totals.end(), none);
+  if (kProduct) totals.swap(before);  // so that no product but those of the whole line leaves the range
   run(std::true_type());
 }
 
