@@ -53,20 +53,19 @@ Var vjp_scan_factor(Vjp& c) {
   return c.attr<int64_t>("lag") ? shifted(g, d, -along, 0) * c.out() : g * shifted(c.out(), d, along, 0);
 }
 
-// The sums of exp(x - top), where top is the largest element so far, follow from the one before: it is scaled when top
-// grows. The result does not depend on top, which is therefore a constant for derivatives.
+// The sums of exp(x - level), where level is the largest element so far, rounded, follow from the one before: it is
+// scaled when the level grows. Rounding makes that rare, so that errors of the factors do not add up. The result does
+// not depend on the level and the largest element, which are therefore constants for derivatives. Where no other
+// element counts, it is exactly that one.
 std::vector<Var> decompose_logcumsumexp(Rule& c) {
-  constexpr double kInf = std::numeric_limits<double>::infinity();
   const Var x = c.in(0);
   const AttrValue dim = c.raw("dim");
-  const int d = c.dim("dim", x.rank());
-  const auto or_zero = [](const Var& v) { return call<"where">(call<"isfinite">(v), v, 0.0); };
-  const Var top = call<"cummax">(call<"detach">(x), {{"dim", dim}}), before = shifted(top, d, 1, -kInf);
-  const Var level = or_zero(top);
-  const Var scale = call<"where">(call<"eq">(before, -kInf), 0.0, call<"exp">(or_zero(before) - level));
-  const Var sums = call<"scan_affine">(scale, call<"exp">(x - level), {{"dim", dim}});
-  const Var none = call<"eq">(sums, 0.0);
-  return {call<"where">(none, -kInf, call<"log">(call<"where">(none, 1.0, sums)) + level)};
+  const Var top = call<"cummax">(call<"detach">(x), {{"dim", dim}});
+  const Var finite = call<"nan_to_num">(top), level = call<"round">(finite);
+  const Var before = shifted(level, c.dim("dim", x.rank()), 1, -std::numeric_limits<double>::infinity());
+  const Var sums = call<"scan_affine">(call<"exp">(before - level), call<"exp">(x - level), {{"dim", dim}});
+  const Var share = call<"maximum">(sums, 1e-30) / call<"exp">(finite - level);  // sums are 0 or above 0.6
+  return {call<"log">(share) + top};
 }
 
 }  // namespace

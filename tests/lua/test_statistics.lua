@@ -278,6 +278,21 @@ t.test("logcumsumexp", function()
   pg.record(function() return z:logcumsumexp(1):sum() end):backward()
   t.close(z.grad:narrow(1, 2, 3), pg.tensor({1, 2, 0}))
   t.error_contains(function() int({1}):logcumsumexp(1) end, "logcumsumexp: bad argument 'x'")
+  t.equal(pg.tensor({1e-4, -200, 0.3}):logcumsumexp(1):narrow(1, 1, 2):totable(), pg.tensor({1e-4, 1e-4}):totable())
+end)
+
+t.test("logcumsumexp of slowly rising numbers", function()
+  for _, range in ipairs{0.5, 20} do
+    local x = pg.linspace(-range, range, 50000)
+    local wide = x:to("float64"):attach_grad()
+    local exact = pg.record(function() return ((wide - range):exp():cumsum(1)):log() + range end)
+    t.close(x:logcumsumexp(1):to("float64"), exact, {rtol = 1e-6, atol = 2e-6})
+    t.close(wide:logcumsumexp(1), exact, {rtol = 1e-13, atol = 1e-13})
+    exact:backward()
+    x:attach_grad()
+    pg.record(function() return x:logcumsumexp(1) end):backward()
+    t.close(x.grad:to("float64"), wide.grad, {rtol = 1e-5, atol = 0})
+  end
 end)
 
 t.test("the gradient of a quantile at a number reaches the last NaN of a line", function()
