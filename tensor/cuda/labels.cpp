@@ -90,6 +90,7 @@ void nll_dx(const KernelArgs& a) {
 void cross_entropy(const KernelArgs& a) {
   Labels k(a, "cross_entropy", a.in[0].shape(), a.in[0].dtype(), 1);
   k.args.lse = a.out[1].data;
+  fill_view(k.stream, a.out[3], 0);  // the kernels compute no rest
   k.args.smoothing = a.attr<double>("label_smoothing");
   reduced(a, k, a.out[2], [&] {
     if (k.args.n <= kFewClasses || k.args.inner >= 32) return k.over_samples("entropy_threads");
@@ -100,12 +101,12 @@ void cross_entropy(const KernelArgs& a) {
 void cross_entropy_dx(const KernelArgs& a) {
   if (a.out[0].numel() == 0) return;
   Labels k(a, "cross_entropy", a.in[0].shape(), a.in[0].dtype(), 1);
-  const Converted scale(k.stream, a.in[4], k.compute);
+  const Converted scale(k.stream, a.in[5], k.compute);
   const Scratch sum(k.stream, sizeof(double));
   k.args.x = a.in[0].data;
   k.args.lse = a.in[3].data;
   k.args.scale = scale.data();
-  k.args.one_scale = a.in[4].rank() == 0;
+  k.args.one_scale = a.in[5].rank() == 0;
   k.args.smoothing = a.attr<double>("label_smoothing");
   k.args.losses = static_cast<double*>(sum.data());
   k.args.weight_sum = k.args.losses;

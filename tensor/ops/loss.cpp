@@ -163,6 +163,7 @@ void infer_cross_entropy_fused(Infer& c) {
   infer_nll(c);
   c.output(stat_dtype(c.dtype(0)), c.shape(1));
   c.output(stat_dtype(c.dtype(0)), {});
+  c.output(stat_dtype(c.dtype(0)), c.shape(1));
 }
 
 void infer_cross_entropy(Infer& c) {
@@ -227,10 +228,11 @@ void check_label_derivative(Infer& c, const Dims& shape, DType dtype, size_t lab
 }
 
 void infer_cross_entropy_dx(Infer& c) {
-  check_label_derivative(c, c.shape(0), c.dtype(0), 1, 4);
-  if (!(c.shape(3) == c.shape(1)) || c.dtype(3) != stat_dtype(c.dtype(0)))
-    c.bad_input(3, fmt::format("{} {}", name_of(stat_dtype(c.dtype(0))), to_string(c.shape(1))));
-  if (stat_dtype(c.dtype(4)) != stat_dtype(c.dtype(0))) c.bad_input(4, "the dtype of x");
+  check_label_derivative(c, c.shape(0), c.dtype(0), 1, 5);
+  for (size_t i : {3, 4})
+    if (!(c.shape(i) == c.shape(1)) || c.dtype(i) != stat_dtype(c.dtype(0)))
+      c.bad_input(i, fmt::format("{} {}", name_of(stat_dtype(c.dtype(0))), to_string(c.shape(1))));
+  if (stat_dtype(c.dtype(5)) != stat_dtype(c.dtype(0))) c.bad_input(5, "the dtype of x");
   c.output(c.dtype(0), c.shape(0));
 }
 
@@ -246,13 +248,19 @@ void vjp_nll_dx(Vjp& c) {
   c.set(2, call_like<"nll_fused">(c, {c.dy(), c.in(0), c.in(1)}, {{"reduction", std::string("none")}}));
 }
 
+// exp(x - lse - rest). The rest is a constant for derivatives: its change is part of that of lse.
+Var shares_of_classes(const Var& x, const Var& lse, const Var& rest) {
+  const int rank = x.rank();
+  return call<"exp">(x - with_class_dim(lse, rank) - with_class_dim(call<"detach">(rest), rank));
+}
+
 void vjp_cross_entropy(Vjp& c) {
   if (!c.needs(0)) return;
   Var dx;
-  if (c.has_dy(0)) dx = call_like<"cross_entropy_dx">(c, {c.in(0), c.in(1), c.in(2), c.out(1), sample_scale(c, 2)});
+  if (c.has_dy(0))
+    dx = call_like<"cross_entropy_dx">(c, {c.in(0), c.in(1), c.in(2), c.out(1), c.out(3), sample_scale(c, 2)});
   if (c.has_dy(1)) {
-    const int rank = c.in(0).rank();
-    const Var part = with_class_dim(c.dy(1), rank) * call<"exp">(c.in(0) - with_class_dim(c.out(1), rank));
+    const Var part = with_class_dim(c.dy(1), c.in(0).rank()) * shares_of_classes(c.in(0), c.out(1), c.out(3));
     dx = dx.defined() ? dx + part : part;
   }
   c.set(0, dx);
@@ -264,10 +272,10 @@ Var label_weights(const Rule& c, const Var& target, const Var& weight, const Var
   return call_like<"nll_fused">(c, {call<"detach">(minus), target, weight}, {{"reduction", std::string("none")}});
 }
 
-// scale (a exp(x - lse) - (1 - s) w[t] [class = t] - v s w / C) with a = (1 - s) w[t] + v s sum(w) / C, where s is the
-// smoothing and v is 0 for ignored samples.
+// scale (a exp(x - lse - rest) - (1 - s) w[t] [class = t] - v s w / C) with a = (1 - s) w[t] + v s sum(w) / C, where s
+// is the smoothing and v is 0 for ignored samples.
 std::vector<Var> decompose_cross_entropy_dx(Rule& c) {
-  const Var x = c.in(0), target = c.in(1), weight = c.in(2), scale = c.in(4);
+  const Var x = c.in(0), target = c.in(1), weight = c.in(2), scale = c.in(5);
   const int rank = x.rank();
   const double s = c.attr<double>("label_smoothing"), classes = double(x.shape()[class_dim(rank)]);
   const Var zeros = call<"zeros_like">(x);
@@ -278,8 +286,7 @@ std::vector<Var> decompose_cross_entropy_dx(Rule& c) {
     even = valid * Var(s / classes);
     a = a + (c.has(2) ? even * call<"sum">(weight) : even * Var(classes));
   }
-  const Var p = call<"exp">(x - with_class_dim(c.in(3), rank));
-  Var dx = with_class_dim(scale * a, rank) * p;
+  Var dx = with_class_dim(scale * a, rank) * shares_of_classes(x, c.in(3), c.in(4));
   dx = dx + call_like<"nll_dx">(c, {target, weight, scale * Var(1 - s)}, {{"shape", ints(x.shape())}});
   if (s > 0) {
     const Var spread = with_class_dim(scale * even, rank);
@@ -440,19 +447,20 @@ void add_loss_ops(Registry& r) {
        .vjp_uses = "target weight",
        .traits = kHidden},
       {.name = "cross_entropy_fused",
-       .doc = "cross_entropy of labels, the logsumexp of each sample and the divisor of the mean.",
+       .doc = "cross_entropy of labels, the logsumexp of each sample, the divisor of the mean, and what is missing "
+              "from the logsumexp because it is rounded.",
        .example = kLabelExample,
        .inputs = {fx, label, kClassWeight},
        .attrs = {kHow, kIgnore, kSmoothing, kBase},
-       .outputs = {"out", "lse", "norm"},
+       .outputs = {"out", "lse", "norm", "rest"},
        .infer = infer_cross_entropy_fused,
        .vjp_all = vjp_cross_entropy,
-       .vjp_uses = "x target weight lse norm",
+       .vjp_uses = "x target weight lse norm rest",
        .traits = kHidden},
       {.name = "cross_entropy_dx",
        .doc = "The derivative of cross_entropy for x, from the logsumexp of each sample.",
        .example = kLabelExample,
-       .inputs = {fx, label, kClassWeight, {"lse", kFloating}, {"scale", kFloating}},
+       .inputs = {fx, label, kClassWeight, {"lse", kFloating}, {"rest", kFloating}, {"scale", kFloating}},
        .attrs = {kIgnore, kSmoothing, kBase},
        .infer = infer_cross_entropy_dx,
        .decompose = decompose_cross_entropy_dx,

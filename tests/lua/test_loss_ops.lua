@@ -127,3 +127,28 @@ t.test("cross_entropy of samples at positions is that of the samples as rows", f
     end
   end
 end)
+
+t.test("cross_entropy of large logits keeps the digits of their differences", function()
+  local logits = {{1000, 999}, {1000, 980}, {-1000, -1001}, {20, 3}}
+  for _, classes in ipairs{2, 40} do
+    for _, smoothing in ipairs{0, 0.1} do
+      local function values(dtype, columns)
+        local x = pg.tensor(logits, {dtype = dtype})
+        x = pg.cat({x, x:narrow(2, 2, 1):expand(4, classes - 2) - 500}, 2):attach_grad()
+        local targets = pg.tensor({1, 1, 2, 1}, {dtype = "int64"})
+        local y = pg.record(function()
+          local scores = columns and x:t():unsqueeze(1) or x
+          return scores:cross_entropy(columns and targets:unsqueeze(1) or targets, {reduction = "none", label_smoothing = smoothing})
+        end)
+        y:backward()
+        return y:to("float64"):flatten(), x.grad:to("float64")
+      end
+      local loss, grad = values("float64")
+      for _, columns in ipairs{false, true} do
+        local l, g = values("float32", columns)
+        t.close(l, loss, {rtol = 1e-6, atol = 1e-7})
+        t.close(g, grad, {rtol = 1e-6, atol = 1e-7})
+      end
+    end
+  end
+end)

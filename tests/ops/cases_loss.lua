@@ -31,6 +31,7 @@ return function(pg, f)
     cross[#cross + 1] = smooth[i]
   end
   local lse = f{3}
+  local rest, rests = f({3}, -0.1, 0.1), f({2, 2}, -0.1, 0.1)
   local scores, spelled, steps, counts = f{5, 3, 4}, labels{{2, 4}, {3, 3}, {4, 2}}, labels{5, 4, 3}, labels{2, 2, 1}
   -- The gradient of ctc_loss is for normalized log_probs: tests/lua/test_ctc.lua compares it with differences.
   local unlimited = {args = {f{5, 2, 4}, labels{{1, 3}, {1, 1}}, labels{1, 4}}, attrs = {blank = 4, reduction = "sum", zero_infinity = true}, order = 0}
@@ -59,9 +60,10 @@ return function(pg, f)
     _nll_dx = {{args = {l3, weight, f{3}}, attrs = {shape = {3, 4}}, fixed = {weight}}, {args = {grid, nil, f{}}, attrs = {shape = {2, 3, 2}}}},
     _cross_entropy_fused = {class_cases[3], smooth[3]},
     _cross_entropy_dx = {
-      {args = {f{3, 4}, l3, nil, lse, f{3}}}, {args = {f{3, 4}, l3, weight, lse, f{}}, fixed = {weight}},
-      {args = {f{3, 4}, l3, weight, lse, f{3}}, attrs = {label_smoothing = 0.2}, fixed = {weight}},
-      {args = {f{2, 3, 2}, grid, nil, f{2, 2}, f{2, 2}}, attrs = {label_smoothing = 0.2}},
+      {args = {f{3, 4}, l3, nil, lse, rest, f{3}}, fixed = {rest}},
+      {args = {f{3, 4}, l3, weight, lse, rest, f{}}, fixed = {weight, rest}},
+      {args = {f{3, 4}, l3, weight, lse, rest, f{3}}, attrs = {label_smoothing = 0.2}, fixed = {weight, rest}},
+      {args = {f{2, 3, 2}, grid, nil, f{2, 2}, rests, f{2, 2}}, attrs = {label_smoothing = 0.2}, fixed = {rests}},
     },
   }
 end

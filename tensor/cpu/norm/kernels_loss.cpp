@@ -109,27 +109,36 @@ void nll_dx(const KernelArgs& a) {
       dx[k.place(i) + k.labels[size_t(i)] * k.lines.inner] = -scale[one ? 0 : i] * k.factor(i);
 }
 
+// The logsumexp of samples: lse + rest.
+template <class T>
+struct LogSums {
+  T *lse, *rest;
+  LogSums operator+(int64_t samples) const { return {lse + samples, rest + samples}; }
+  T above(int64_t i, T x) const { return lse[i] - x + rest[i]; }
+};
+
 // even[j] = sum(w (lse - x)) over the classes of sample j
 template <class T>
-void sum_over_classes(const Classes<T>& k, const T* x, const T* lse, int64_t count, double* even) {
+void sum_over_classes(const Classes<T>& k, const T* x, const LogSums<T>& sums, int64_t count, double* even) {
   std::fill(even, even + count, 0.0);
   Poller poll;
   for (int64_t c = 0; c < k.lines.n; ++c, x += k.lines.inner, poll(count)) {
     const T weight = k.weight ? k.weight[c] : T(1);
-    for (int64_t j = 0; j < count; ++j) even[j] += double(weight * (lse[j] - x[j]));
+    for (int64_t j = 0; j < count; ++j) even[j] += double(weight * sums.above(j, x[j]));
   }
 }
 
 // (1 - s) w[t] (lse - x[t]) + s / C sum(w (lse - x)) for `count` <= kSoftmaxTile samples from i on, which are adjacent
 // for each class.
 template <class T>
-void smoothed_losses(const Classes<T>& k, const T* x, const T* lse, int64_t i, int64_t count, T smoothing, T* losses) {
+void smoothed_losses(const Classes<T>& k, const T* x, const LogSums<T>& sums, int64_t i, int64_t count, T smoothing,
+                     T* losses) {
   double even[cpu::kSoftmaxTile];
-  if (smoothing != 0) sum_over_classes(k, x, lse, count, even);
+  if (smoothing != 0) sum_over_classes(k, x, sums, count, even);
   for (int64_t j = 0; j < count; ++j) {
     const int64_t label = k.labels[size_t(i + j)];
     if (label == kIgnored) continue;
-    losses[j] = (1 - smoothing) * k.factor(i + j) * (lse[j] - x[label * k.lines.inner + j]);
+    losses[j] = (1 - smoothing) * k.factor(i + j) * sums.above(j, x[label * k.lines.inner + j]);
     if (smoothing != 0) losses[j] += T(even[j]) * smoothing / T(k.lines.n);
   }
 }
@@ -138,7 +147,7 @@ template <class T>
 void cross_entropy(const KernelArgs& a) {
   const Classes<T> k(a, "cross_entropy", a.in[0].shape(), a.in[1], a.in[2]);
   const T* x = a.in[0].as<const T>();
-  T* lse = a.out[1].as<T>();
+  const LogSums<T> sums{a.out[1].as<T>(), a.out[3].as<T>()};
   const T smoothing = T(a.attr<double>("label_smoothing"));
   WorkVector<T> losses(size_t(k.samples()), T(0));
   const cpu::SoftmaxLoops<T> loops = cpu::softmax_loops<T>();
@@ -146,32 +155,33 @@ void cross_entropy(const KernelArgs& a) {
   cpu::over_lines(
       k.lines,
       [&](int64_t first, int64_t count) {
-        loops.log_sum_exp(x + first * n, lse + first, count, n);
+        loops.log_sum_exp(x + first * n, sums.lse + first, sums.rest + first, count, n);
         for (int64_t i = first; i < first + count; ++i)
-          smoothed_losses(k, x + i * n, lse + i, i, 1, smoothing, &losses[size_t(i)]);
+          smoothed_losses(k, x + i * n, sums + i, i, 1, smoothing, &losses[size_t(i)]);
       },
       [&](int64_t o, int64_t first, int64_t width) {
         const int64_t i = o * inner + first;
         const T* from = x + o * n * inner + first;
-        loops.columns_log_sum_exp(from, lse + i, n, inner, width);
-        smoothed_losses(k, from, lse + i, i, width, smoothing, &losses[size_t(i)]);
+        loops.columns_log_sum_exp(from, sums.lse + i, sums.rest + i, n, inner, width);
+        smoothed_losses(k, from, sums + i, i, width, smoothing, &losses[size_t(i)]);
       });
   reduce_losses(a, k, losses, a.out[0].as<T>(), a.out[2].as<T>());
 }
 
-// a exp(x - lse) - b for one sample.
+// a exp(x - lse - rest) - b for one sample.
 template <class T>
-void scaled_exp(const T* x, T lse, T a, T b, T* dx, int64_t n) {
+void scaled_exp(const T* x, T lse, T rest, T a, T b, T* dx, int64_t n) {
   static const cpu::SoftmaxLoops<T> loops = cpu::softmax_loops<T>();
-  in_polled_blocks(
-      n, 1 << 20, [&](int64_t begin, int64_t end) { loops.scaled_exp(x + begin, lse, a, b, dx + begin, end - begin); });
+  in_polled_blocks(n, 1 << 20, [&](int64_t begin, int64_t end) {
+    loops.scaled_exp(x + begin, lse, rest, a, b, dx + begin, end - begin);
+  });
 }
 
 template <class T>
 struct EntropyGradient {
   const Classes<T>& k;
   T smoothing, even, weight_sum;
-  const T *lse, *scale;
+  const T *lse, *rest, *scale;
   bool one_scale;
 
   T scale_of(int64_t i) const { return scale[one_scale ? 0 : i]; }
@@ -193,7 +203,7 @@ struct EntropyGradient {
   void row(const T* x, int64_t i, T* dx) const {
     const int64_t n = k.lines.n;
     if (k.labels[size_t(i)] == kIgnored) return finish(i, dx);
-    scaled_exp(x, lse[i], slope(i), shift(i), dx, n);
+    scaled_exp(x, lse[i], rest[i], slope(i), shift(i), dx, n);
     if (k.weight && even != 0)
       for (int64_t c = 0; c < n; ++c) dx[c] -= scale_of(i) * even * k.weight[c];
     finish(i, dx);
@@ -204,7 +214,7 @@ struct EntropyGradient {
     const int64_t n = k.lines.n, step = k.lines.inner;
     T a[cpu::kSoftmaxTile], b[cpu::kSoftmaxTile];
     for (int64_t j = 0; j < width; ++j) a[j] = slope(i + j), b[j] = shift(i + j);
-    cpu::softmax_loops<T>().columns_scaled_exp(x, lse + i, a, b, dx, n, step, width);
+    cpu::softmax_loops<T>().columns_scaled_exp(x, lse + i, rest + i, a, b, dx, n, step, width);
     if (k.weight && even != 0)
       for (int64_t c = 0; c < n; ++c)
         for (int64_t j = 0; j < width; ++j) dx[c * step + j] -= scale_of(i + j) * even * k.weight[c];
@@ -225,7 +235,8 @@ void cross_entropy_dx(const KernelArgs& a) {
                                     k.weight_sum(),
                                     a.in[3].as<const T>(),
                                     a.in[4].as<const T>(),
-                                    a.in[4].rank() == 0};
+                                    a.in[5].as<const T>(),
+                                    a.in[5].rank() == 0};
   const int64_t n = k.lines.n, inner = k.lines.inner;
   cpu::over_lines(
       k.lines,

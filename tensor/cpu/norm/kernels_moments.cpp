@@ -200,9 +200,9 @@ void log_sum_exp_of(const T* x, T* y, const Reduced& r) {
   const int64_t width = num_threads() > 1 ? tile_width(r.n) : kSoftmaxTile;
   over_lines(
       r.outer, r.n, r.inner, width,
-      [&](int64_t first, int64_t count) { loops.log_sum_exp(x + first * r.n, y + first, count, r.n); },
+      [&](int64_t first, int64_t count) { loops.log_sum_exp(x + first * r.n, y + first, nullptr, count, r.n); },
       [&](int64_t o, int64_t first, int64_t count) {
-        loops.columns_log_sum_exp(x + o * r.n * r.inner + first, y + o * r.inner + first, r.n, r.inner, count);
+        loops.columns_log_sum_exp(x + o * r.n * r.inner + first, y + o * r.inner + first, nullptr, r.n, r.inner, count);
       });
 }
 

@@ -203,24 +203,36 @@ void rows(bool log, const T* x, T* y, int64_t count, int64_t n) {
   }
 }
 
+// What is missing from sum = a + b because it is rounded, 0 if it is not finite (Knuth's TwoSum).
+template <class D, class V>
+HWY_INLINE V rounded_off(D d, V a, V b, V sum) {
+  const V part = hn::Sub(sum, a);
+  const V rest = hn::Add(hn::Sub(a, hn::Sub(sum, part)), hn::Sub(b, part));
+  return hn::IfThenElseZero(hn::Lt(hn::Abs(sum), hn::Set(d, kInfinity<hn::TFromD<D>>)), rest);
+}
+
 template <class T>
-void log_sum_exp(const T* x, T* out, int64_t count, int64_t n) {
+void log_sum_exp(const T* x, T* out, T* rest, int64_t count, int64_t n) {
+  const hn::CappedTag<T, 1> d;
   for (int64_t r = 0; r < count; ++r, x += n) {
     const T top = long_max(x, n);
     const bool finite = std::fabs(top) < kInfinity<T>;
+    const T log = finite ? std::log(long_exp_sum<T>(x, nullptr, top, n)) : T(0);
     if (!finite && std::any_of(x, x + n, [](T v) { return v != v; }))
       out[r] = std::numeric_limits<T>::quiet_NaN();
     else
-      out[r] = finite ? top + std::log(long_exp_sum<T>(x, nullptr, top, n)) : top;
+      out[r] = top + log;
+    if (rest) rest[r] = hn::GetLane(rounded_off(d, hn::Set(d, top), hn::Set(d, log), hn::Set(d, out[r])));
   }
 }
 
 template <class T>
-void scaled_exp(const T* x, T lse, T a, T b, T* dx, int64_t n) {
+void scaled_exp(const T* x, T lse, T rest, T a, T b, T* dx, int64_t n) {
   const Tag<T> d;
   const int64_t lanes = hn::Lanes(d);
-  const auto l = hn::Set(d, lse), va = hn::Set(d, a), vb = hn::Set(d, b);
-  const auto value = [&](hn::Vec<Tag<T>> v) HWY_ATTR { return hn::MulSub(va, elementary::exp(d, hn::Sub(v, l)), vb); };
+  const auto l = hn::Set(d, lse), vr = hn::Set(d, rest), va = hn::Set(d, a), vb = hn::Set(d, b);
+  const auto value = [&](hn::Vec<Tag<T>> v)
+                         HWY_ATTR { return hn::MulSub(va, elementary::exp(d, hn::Sub(hn::Sub(v, l), vr)), vb); };
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(value(hn::LoadU(d, x + i)), d, dx + i);
   if (i < n) store_part(d, value(load_part(d, x + i, n - i)), dx + i, n - i);
@@ -370,7 +382,7 @@ void columns(bool log, const T* x, T* y, int64_t n, int64_t stride, int64_t widt
 }
 
 template <class T>
-void columns_log_sum_exp(const T* x, T* out, int64_t n, int64_t stride, int64_t width) {
+void columns_log_sum_exp(const T* x, T* out, T* rest, int64_t n, int64_t stride, int64_t width) {
   const Tag<T> d;
   const Columns c(n, stride, width);
   HWY_ALIGN T top[kSoftmaxTile + hn::MaxLanes(d)], sum[kSoftmaxTile + hn::MaxLanes(d)];
@@ -381,24 +393,27 @@ void columns_log_sum_exp(const T* x, T* out, int64_t n, int64_t stride, int64_t 
     return hn::Add(s, elementary::exp(d, hn::Sub(load_some(d, x + at, m), hn::LoadU(d, top + j))));
   });
   over_row<T>(width, [&](int64_t j, int64_t m) HWY_ATTR {
-    store_some(d, hn::Add(elementary::log(d, hn::LoadU(d, sum + j)), hn::LoadU(d, top + j)), out + j, m);
+    const auto log = elementary::log(d, hn::LoadU(d, sum + j)), most = hn::LoadU(d, top + j), lse = hn::Add(log, most);
+    store_some(d, lse, out + j, m);
+    if (rest) store_some(d, rounded_off(d, most, log, lse), rest + j, m);
   });
 }
 
 template <class T>
-void columns_scaled_exp(const T* x, const T* lse, const T* a, const T* b, T* dx, int64_t n, int64_t stride,
-                        int64_t width) {
+void columns_scaled_exp(const T* x, const T* lse, const T* rest, const T* a, const T* b, T* dx, int64_t n,
+                        int64_t stride, int64_t width) {
   const Tag<T> d;
   const Columns c(n, stride, width);
-  HWY_ALIGN T factors[3][kSoftmaxTile + hn::MaxLanes(d)];
-  for (int k = 0; k < 3; ++k) {
-    const T* from = k == 0 ? lse : k == 1 ? a : b;
-    std::copy(from, from + width, factors[k]);
+  HWY_ALIGN T factors[4][kSoftmaxTile + hn::MaxLanes(d)];
+  const T* const lists[] = {lse, rest, a, b};
+  for (int k = 0; k < 4; ++k) {
+    std::copy(lists[k], lists[k] + width, factors[k]);
     c.repeat(factors[k]);
   }
   c.each<T>([&](int64_t at, int64_t j, int64_t m) HWY_ATTR {
-    const auto e = elementary::exp(d, hn::Sub(load_some(d, x + at, m), hn::LoadU(d, factors[0] + j)));
-    store_some(d, hn::MulSub(hn::LoadU(d, factors[1] + j), e, hn::LoadU(d, factors[2] + j)), dx + at, m);
+    const auto above = hn::Sub(load_some(d, x + at, m), hn::LoadU(d, factors[0] + j));
+    const auto e = elementary::exp(d, hn::Sub(above, hn::LoadU(d, factors[1] + j)));
+    store_some(d, hn::MulSub(hn::LoadU(d, factors[2] + j), e, hn::LoadU(d, factors[3] + j)), dx + at, m);
   });
 }
 
@@ -457,12 +472,12 @@ void all_rows_backward(bool log, const T* y, const T* dy, T* dx, int64_t count, 
 }
 
 template <class T>
-void all_log_sum_exp(const T* x, T* out, int64_t count, int64_t n) {
-  if (n > kShortRow) return log_sum_exp(x, out, count, n);
+void all_log_sum_exp(const T* x, T* out, T* rest, int64_t count, int64_t n) {
+  if (n > kShortRow) return log_sum_exp(x, out, rest, count, n);
   ShortRows<T> from;
   in_polled_blocks(count, kShortRows, [&](int64_t begin, int64_t end) {
     from.read(x + begin * n, end - begin, n);
-    columns_log_sum_exp(from.values, out + begin, n, kShortRows, end - begin);
+    columns_log_sum_exp(from.values, out + begin, rest ? rest + begin : nullptr, n, kShortRows, end - begin);
   });
 }
 
