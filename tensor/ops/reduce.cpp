@@ -38,7 +38,8 @@ Var vjp_shared_extreme(Vjp& c) {
 Var vjp_prod(Vjp& c) {
   const Var x = c.in(0);
   if (x.rank() == 0) return c.dy();
-  // Moves the reduced dims to the end and merges them, so that the products of all other elements are two scans.
+  // Moves the reduced dims to the end and merges them, so that the products of all other elements are two scans. Those
+  // of 16-bit floats are kept in float32, whose range they may need.
   const Dims dims = reduced_dims(c, x.rank());
   Dims order, back(x.rank(), 0);
   for (int d = 0; d < x.rank(); ++d)
@@ -50,11 +51,11 @@ Var vjp_prod(Vjp& c) {
   const int kept = x.rank() - dims.size();
   Dims flat_shape(1, int64_t(reduced_count(c, x.shape())));
   for (int d = kept - 1; d >= 0; --d) flat_shape.insert(0, moved.shape()[d]);
-  const Var flat = reshaped(moved, flat_shape);
+  const Var flat = as_dtype(reshaped(moved, flat_shape), stat_dtype(x.dtype()));
   const Var before = shifted(call<"cumprod">(flat, {{"dim", user_dim(kept)}}), kept, 1, 1);
   const Var after = shifted(call<"cumprod">(flat, {{"dim", user_dim(kept)}, {"reverse", true}}), kept, -1, 1);
   const Var others = call<"permute">(reshaped(before * after, moved.shape()), {{"dims", user_dims(back)}});
-  return restore_dims(c, c.dy(), 0) * others;
+  return as_dtype(restore_dims(c, c.dy(), 0) * others, x.dtype());
 }
 
 std::vector<Var> decompose_var(Rule& c) {

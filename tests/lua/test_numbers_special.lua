@@ -192,6 +192,15 @@ t.test("a running product that leaves the range of numbers stays there", functio
   t.equal(pg.cat{pg.full({5000}, 2, {dtype = "int64"}), pg.full({65000}, 3, {dtype = "int64"})}:cumprod(1)[-1]:item(), 0)
 end)
 
+t.test("the gradient of a product of 16-bit floats may have factors out of their range", function()
+  for _, dtype in ipairs{"float16", "bfloat16"} do
+    local x = pg.tensor({128, 128, 128, 1 / 128, 1 / 128, 1 / 64}, {dtype = dtype})
+    local expected = {1 / 64, 1 / 64, 1 / 64, 256, 256, 128}
+    t.equal(gradient(function(v) return v:prod() end, x):totable(), expected)
+    t.equal(gradient(function(v) return v:prod{dim = 1} end, pg.stack({x, x}, 2)):select(2, 2):totable(), expected)
+  end
+end)
+
 t.test("lgamma of special numbers", function()
   for _, dtype in ipairs{"float64", "float32"} do
     local x = pg.tensor({0, -0, -1, -100, math.huge, -math.huge, 1, 2, 1e37}, {dtype = dtype}):lgamma():totable()
