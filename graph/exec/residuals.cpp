@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <utility>
 
 #include "graph/plan/arena.h"
 
@@ -16,13 +18,14 @@ constexpr Bytes kLargeResiduals = Bytes(1 << 20);
 ValueBlock place_residuals(const Graph& forward, size_t first) {
   ValueBlock block;
   const auto& outputs = forward.outputs;
-  for (size_t k = first; k < outputs.size(); ++k) {
+  std::set<std::pair<int32_t, int32_t>> seen;
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    const bool again = !seen.emplace(outputs[k].node, outputs[k].output).second;
+    if (k < first || again) continue;
     const NodeKind kind = forward.node(outputs[k]).kind;
     const Type& type = forward.type(outputs[k]);
     const bool made = kind != NodeKind::kInput && kind != NodeKind::kConstant && type.device.is_cpu();
-    if (made && bytes_of(type) > Bytes() &&
-        std::find(outputs.begin(), outputs.begin() + ptrdiff_t(k), outputs[k]) == outputs.begin() + ptrdiff_t(k))
-      block.members.push_back(int32_t(k));
+    if (made && bytes_of(type) > Bytes()) block.members.push_back(int32_t(k));
   }
   std::stable_sort(block.members.begin(), block.members.end(),
                    [&](int32_t a, int32_t b) { return outputs[size_t(a)].node < outputs[size_t(b)].node; });

@@ -102,6 +102,8 @@ bool Lowering::is_invariant(const Draft& draft) const {
 
 std::vector<int32_t> Lowering::lower(const Graph& graph, const std::vector<int32_t>& inputs, int32_t line) {
   std::vector<std::vector<int32_t>> made(graph.nodes.size());
+  std::vector<int32_t> places(graph.nodes.size(), -1);  // by node: its position among the inputs
+  for (size_t k = graph.inputs.size(); k-- > 0;) places[size_t(graph.inputs[k])] = int32_t(k);
   size_t next_input = 0;
   const int32_t first_line = int32_t(plan_->lines.size());
   plan_->lines.insert(plan_->lines.end(), graph.lines.begin(), graph.lines.end());
@@ -109,12 +111,10 @@ std::vector<int32_t> Lowering::lower(const Graph& graph, const std::vector<int32
     const Node& node = graph.nodes[n];
     const int32_t at = node.line >= 0 ? first_line + node.line : line;
     switch (node.kind) {
-      case NodeKind::kInput: {
-        const auto place = std::find(graph.inputs.begin(), graph.inputs.end(), int32_t(n));
-        made[n] = {inputs[place == graph.inputs.end() ? next_input : size_t(place - graph.inputs.begin())]};
+      case NodeKind::kInput:
+        made[n] = {inputs[places[n] < 0 ? next_input : size_t(places[n])]};
         ++next_input;
         break;
-      }
       case NodeKind::kConstant:
         made[n] = {add_constant(node.constant)};
         break;
@@ -323,16 +323,12 @@ void Lowering::prepare(Draft& step, PrepareFn make) {
   step.scratch = {add_scratch(layout(step.out[0]).type.device, Bytes(step.prepared->scratch_bytes))};
 }
 bool Lowering::is_changing(int32_t value) const {
-  const auto& changing = plan_->options.changing;
   const Storage& s = storage_of(value);
-  return s.kind == Storage::kInput && std::find(changing.begin(), changing.end(), s.index) != changing.end();
+  return s.kind == Storage::kInput && changing_[size_t(s.index)];
 }
 bool Lowering::may_last(int32_t value) {
   const Storage& s = storage_of(value);
-  const auto changes = [&](const Replacement& r) { return r.input == s.index; };
-  const auto& replaced = plan_->options.replacements;
-  const bool given =
-      s.kind == Storage::kInput && !is_changing(value) && std::none_of(replaced.begin(), replaced.end(), changes);
+  const bool given = s.kind == Storage::kInput && !changing_[size_t(s.index)] && !replaced_[size_t(s.index)];
   return (given || s.kind == Storage::kConstant || s.lasts) && layout(value).contiguous;
 }
 

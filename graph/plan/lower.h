@@ -42,8 +42,11 @@ struct Draft {
 
 class Lowering {
  protected:
-  Lowering(const Graph& graph, const PlanOptions& options) : graph_(graph), plan_(std::make_shared<Plan>()) {
+  Lowering(const Graph& graph, const PlanOptions& options)
+      : graph_(graph), plan_(std::make_shared<Plan>()), changing_(graph.inputs.size()), replaced_(graph.inputs.size()) {
     plan_->options = options;
+    for (int32_t input : options.changing) changing_[size_t(input)] = true;
+    for (const Replacement& r : options.replacements) replaced_[size_t(r.input)] = true;
   }
 
   using Made = std::vector<std::vector<int32_t>>;  // by node: the values of its outputs
@@ -95,7 +98,8 @@ class Lowering {
   bool may_last(int32_t value);
   const Attrs* keep_attrs(const Attrs& attrs);
 
-  bool effects_ = false;  // an earlier step has an effect
+  std::vector<char> changing_, replaced_;  // by input: see PlanOptions
+  bool effects_ = false;                   // an earlier step has an effect
 };
 
 }  // namespace pg

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 
 #include "graph/exec/frame.h"
 #include "graph/plan/arena.h"
@@ -22,7 +23,10 @@ constexpr Bytes kLargeBytes = Bytes(64 << 10);  // smaller values are not placed
 
 class Planner : Lowering {
  public:
-  Planner(const Graph& graph, const PlanOptions& options) : Lowering(graph, options) {}
+  Planner(const Graph& graph, const PlanOptions& options) : Lowering(graph, options), left_(graph.outputs.size(), -1) {
+    const auto& members = options.left.members;
+    for (size_t k = 0; k < members.size(); ++k) left_[size_t(members[k])] = int32_t(k);
+  }
 
   std::shared_ptr<const Plan> build() {
     add_inputs(graph_);
@@ -191,7 +195,8 @@ class Planner : Lowering {
     if (!given && storage.kind != Storage::kOutput) {
       storage.kind = Storage::kOutput;
       storage.index = int32_t(plan_->fresh.size());
-      choose_place(storage, plan_->options.left, plan_->outputs.size());
+      if (const int32_t at = left_[plan_->outputs.size()]; at >= 0)
+        choose_place(storage, plan_->options.left, size_t(at));
       plan_->fresh.push_back({values_[size_t(value)].storage, values_[size_t(value)].layout});
     }
     return {values_[size_t(value)].storage, values_[size_t(value)].layout, values_[size_t(value)].root};
@@ -199,15 +204,15 @@ class Planner : Lowering {
 
   // The block of memory that other plans share ------------------------------------------------------------------------
   //
-  static void choose_place(Storage& storage, const ValueBlock& block, size_t member) {
-    const auto at = std::find(block.members.begin(), block.members.end(), int32_t(member));
-    if (at == block.members.end()) return;
+  std::vector<int32_t> left_;  // by output: its position among the members of PlanOptions::left, or -1
+
+  static void choose_place(Storage& storage, const ValueBlock& block, size_t at) {
     storage.in_block = true;
-    storage.offset = block.offsets[size_t(at - block.members.begin())].count();
+    storage.offset = block.offsets[at].count();
   }
   void place_inputs() {
-    for (int32_t input : plan_->options.consumed.members)
-      choose_place(plan_->storages[size_t(input)], plan_->options.consumed, size_t(input));
+    const ValueBlock& block = plan_->options.consumed;
+    for (size_t k = 0; k < block.members.size(); ++k) choose_place(plan_->storages[size_t(block.members[k])], block, k);
   }
   // Members live from their first write on, or up to their last use.
   void place_in_block() {
@@ -253,6 +258,11 @@ class Planner : Lowering {
       if (d.commit || d.control) continue;
       for (size_t i = 0; i < d.out.size(); ++i) share_output(d, i, int32_t(s));
     }
+    // No later step reads a storage that has become part of another one, so the other values in it can move at once.
+    std::vector<int32_t> now(plan_->storages.size());
+    std::iota(now.begin(), now.end(), 0);
+    for (size_t k = merged_.size(); k-- > 0;) now[size_t(merged_[k].first)] = now[size_t(merged_[k].second)];
+    for (PlanValue& v : values_) v.storage = now[size_t(v.storage)];
   }
   void share_output(const Draft& d, size_t out, int32_t step) {
     if (d.fused) {
@@ -292,11 +302,14 @@ class Planner : Lowering {
     keeps_source_ = true;
     plan_->storages[size_t(to)].first = plan_->storages[size_t(from)].first;
     plan_->storages[size_t(to)].pinned |= plan_->storages[size_t(from)].pinned;
-    for (PlanValue& v : values_)
-      if (v.storage == from) v.storage = to;
+    for (int32_t v : d.in)
+      if (v >= 0 && values_[size_t(v)].storage == from) values_[size_t(v)].storage = to;
+    merged_.emplace_back(from, to);
     plan_->storages[size_t(from)].bytes = {};
     plan_->storages[size_t(from)].first = plan_->storages[size_t(from)].last = -1;
   }
+
+  std::vector<std::pair<int32_t, int32_t>> merged_;  // storages and what they became part of, in the order of steps
 
   void place_storages() {
     for (size_t s = 0; s < plan_->storages.size(); ++s) {
@@ -340,7 +353,12 @@ class Planner : Lowering {
     }
     return int32_t(plan_->views.size()) - 1;
   }
+  std::vector<char> donors_;  // by storage: another one takes its memory
+
   void emit() {
+    donors_.resize(plan_->storages.size());
+    for (const Storage& s : plan_->storages)
+      if (s.donor >= 0) donors_[size_t(s.donor)] = true;
     for (size_t s = 0; s < drafts_.size(); ++s) {
       const Draft& d = drafts_[s];
       Step step{
@@ -386,8 +404,7 @@ class Planner : Lowering {
     plan_->prepared.push_back(d.prepared);
     const int packed = d.prepared->packed_input;
     if (packed < 0 || is_changing(d.in[size_t(packed)])) return;
-    for (const Storage& s : plan_->storages)
-      if (s.donor >= 0 && s.donor == values_[size_t(d.in[size_t(packed)])].storage) return;  // changes at every run
+    if (donors_[size_t(values_[size_t(d.in[size_t(packed)])].storage)]) return;  // changes at every run
     step.pack = int32_t(plan_->packs.size());
     plan_->packs.push_back({step.in + packed, d.prepared});
   }

@@ -2,6 +2,8 @@
 // is cheap. An effect belongs to the one half that can run it: to backward if it depends on a cotangent, else to
 // forward.
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "graph/passes/rewrite.h"
 #include "graph/specialize/specialize.h"
@@ -37,15 +39,15 @@ class Copier {
     input.kind = NodeKind::kInput;
     input.types.push_back(from_.type(operand));
     input.op = from_.node(operand).op;
-    stand_ins_.emplace_back(operand, Operand::of(out.nodes.size()));
+    places_[size_t(operand.node)] = kStandIns;
+    stand_ins_[{operand.node, operand.output}] = Operand::of(out.nodes.size());
     out.inputs.push_back(int32_t(out.nodes.size()));
     out.nodes.push_back(std::move(input));
   }
 
   Operand place(const Operand& operand) const {
-    for (const auto& [source, here] : stand_ins_)
-      if (source == operand) return here;
-    return {places_[size_t(operand.node)], operand.output, 0};
+    const int32_t node = places_[size_t(operand.node)];
+    return node == kStandIns ? stand_ins_.at({operand.node, operand.output}) : Operand{node, operand.output, 0};
   }
 
  private:
@@ -56,9 +58,11 @@ class Copier {
     return places_[size_t(node)];
   }
 
+  static constexpr int32_t kStandIns = -2;
+
   const Graph& from_;
-  std::vector<int32_t> places_;
-  std::vector<std::pair<Operand, Operand>> stand_ins_;
+  std::vector<int32_t> places_;                               // by node: its copy, kStandIns or -1
+  std::map<std::pair<int32_t, int32_t>, Operand> stand_ins_;  // by node and output
 };
 
 // Returns the nodes that forward runs: what the outputs and the effects need, except for effects that are `late`.
@@ -120,11 +124,12 @@ Split split(const Specialized& joint, bool recompute) {
   // The values that backward reads from outside, in order of first use: inputs first, then residuals.
   std::vector<char> read(graph.nodes.size());
   std::vector<Operand> residuals;
+  std::set<std::pair<int32_t, int32_t>> found;  // the residuals
   auto use = [&](const Operand& operand) {
     if (!operand.is_node() || in_backward[size_t(operand.node)]) return;
     if (graph.node(operand).kind == NodeKind::kInput)
       read[size_t(operand.node)] = true;
-    else if (std::find(residuals.begin(), residuals.end(), operand) == residuals.end())
+    else if (found.emplace(operand.node, operand.output).second)
       residuals.push_back(operand);
   };
   for (size_t i = 0; i < graph.nodes.size(); ++i)
