@@ -182,9 +182,10 @@ void return_leaves(Graph& graph) {
     if (node.kind == NodeKind::kLeaf && !node.create_graph && node.req != GradReq::kNull) leaves.push_back(int32_t(i));
   }
   if (leaves.empty()) return;
+  Histories histories;
   std::set<int32_t> behind;
   for (const Operand& output : graph.outputs)
-    for (const Origin& k : inputs_behind(graph, output, leaves))
+    for (const Origin& k : histories.inputs_behind(graph, output, leaves))
       if (size_t(k.input) >= graph.inputs.size()) behind.insert(leaves[size_t(k.input) - graph.inputs.size()]);
   for (int32_t leaf : returned_leaves(graph)) behind.erase(leaf);
   for (int32_t leaf : behind) graph.outputs.push_back(Operand::of(size_t(leaf)));
@@ -389,15 +390,20 @@ int number_table(lua_State* L, State& state) {
   return 1;
 }
 
-// set_numbers(t, …) sets the elements of a tensor made by number_table, in order.
+// set_numbers(t, numbers… or a list) sets the elements of a tensor made by number_table, in order.
 int set_numbers(lua_State* L, State& state) {
   Box& box = check_box(L, state, 1, "set_numbers", "t");
-  const int n = lua_gettop(L) - 1;
+  const bool listed = lua_istable(L, 2);
+  const int n = listed ? int(lua_objlen(L, 2)) : lua_gettop(L) - 1;
   if (!box.get().is_array() || box.get().dtype() != DType::kFloat64 || box.get().numel() != n)
     throw Error("set_numbers: the tensor has a different number of elements");
   if (!box.get().array().writable()) set_value(box, make_array(box.get().type()));
   double* to = static_cast<double*>(box.get().array().data());
-  for (int i = 0; i < n; ++i) to[i] = lua_tonumber(L, i + 2);
+  for (int i = 0; i < n; ++i) {
+    if (listed) lua_rawgeti(L, 2, i + 1);
+    to[i] = lua_tonumber(L, listed ? -1 : i + 2);
+    if (listed) lua_pop(L, 1);
+  }
   return 0;
 }
 

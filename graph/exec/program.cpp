@@ -322,7 +322,9 @@ Values Program::run(Context& ctx, std::span<Value> inputs, const Spare* spare) {
 
 const std::vector<std::vector<Origin>>& Program::histories() const {
   std::call_once(histories_made_, [&] {
-    for (const Operand& output : trace_->outputs) histories_.push_back(inputs_behind(*trace_, output, leaves_));
+    Histories histories;
+    for (const Operand& output : trace_->outputs)
+      histories_.push_back(histories.inputs_behind(*trace_, output, leaves_));
   });
   return histories_;
 }

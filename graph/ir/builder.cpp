@@ -408,9 +408,10 @@ Values GraphBuilder::control(Context& ctx, const Control& control, std::span<con
   for (const Type& type : types) node.types.push_back(type);
   for (const Value& v : inputs) node.inputs.push_back(operand_of(v));
   auto behind = std::make_shared<std::vector<std::vector<int32_t>>>();
+  Histories histories;
   if (ctx.recording)
     for (size_t k = 0; k < flows.size(); ++k)
-      if (flows[k]) behind->push_back(origins_among(operands_behind(control, int32_t(k)), inputs));
+      if (flows[k]) behind->push_back(origins_among(histories.operands_behind(control, int32_t(k)), inputs));
   Values out = emit(ctx, std::move(node));
   if (stage_ == Stage::kReplay) return out;
   Values reached;

@@ -10,7 +10,8 @@ namespace {
 
 class History {
  public:
-  explicit History(const Graph& graph) : graph_(graph), seen_(graph.nodes.size()), written_(graph.nodes.size()) {}
+  History(Histories& histories, const Graph& graph)
+      : histories_(histories), graph_(graph), seen_(graph.nodes.size()), written_(graph.nodes.size()) {}
 
   std::vector<Origin> inputs_of(const Operand& output, std::span<const int32_t> leaves) {
     meet(output);
@@ -64,7 +65,7 @@ class History {
       case NodeKind::kOp:
         if (!recorded(node) || node.op->has(kNoGrad)) return;
         if (is_control(node)) {
-          for (const Origin& k : operands_behind(control_of(node), at.output))
+          for (const Origin& k : histories_.operands_behind(control_of(node), at.output))
             k.if_leaf ? meet_written(node.inputs[size_t(k.input)]) : meet(node.inputs[size_t(k.input)]);
           return;
         }
@@ -83,6 +84,7 @@ class History {
     for (size_t k = 0; k < count; ++k) meet(node.inputs[k]);
   }
 
+  Histories& histories_;
   const Graph& graph_;
   std::vector<char> seen_;                         // nodes
   std::vector<char> written_;                      // inputs that are written to
@@ -107,43 +109,6 @@ class Origins {
   std::map<int32_t, bool> found_;
 };
 
-std::vector<Origin> behind_branch(const Control& control, int32_t output) {
-  Origins found;
-  for (const auto& body : control.bodies)
-    for (const Origin& k : inputs_behind(*body, body->outputs[size_t(output)])) found.add({1 + k.input, k.if_leaf});
-  return found.list();
-}
-
-// The history of a carry goes back to its initial value and, through the steps, to the carries that it is computed
-// from.
-std::vector<Origin> behind_loop(const Control& control, int32_t output) {
-  if (output == 0) return {};  // output 0 is the number of steps, which has no history
-  const bool condition = control.has_condition();
-  const Graph& body = *control.bodies[0];
-  const int32_t first = control.loop.first_slice(condition), flag = control.loop.conditional && !condition;
-  const int32_t first_carry = 1 + control.loop.slices,
-                end = first_carry + control.loop.carries;  // positions among the body's inputs
-  Origins found;
-  std::set<int32_t> outputs{flag + output - 1};
-  std::vector<int32_t> open(outputs.begin(), outputs.end());
-  auto carry = [&](int32_t k) {
-    found.add({first + control.loop.slices + k});
-    if (outputs.insert(flag + k).second) open.push_back(flag + k);
-  };
-  if (output - 1 < control.loop.carries) carry(output - 1);
-  while (!open.empty()) {
-    const int32_t at = open.back();
-    open.pop_back();
-    for (const Origin& k : inputs_behind(body, body.outputs[size_t(at)])) {
-      if (k.input >= first_carry && k.input < end)
-        carry(k.input - first_carry);
-      else if (k.input > 0)
-        found.add({first + k.input - 1, k.if_leaf});
-    }
-  }
-  return found.list();
-}
-
 }  // namespace
 
 int32_t made_leaf(const Graph& trace, Operand output) {
@@ -162,8 +127,56 @@ std::vector<int32_t> returned_leaves(const Graph& trace) {
   return out;
 }
 
-std::vector<Origin> inputs_behind(const Graph& trace, const Operand& output, std::span<const int32_t> leaves) {
-  return History(trace).inputs_of(output, leaves);
+std::vector<Origin> Histories::inputs_behind(const Graph& trace, const Operand& output,
+                                             std::span<const int32_t> leaves) {
+  return History(*this, trace).inputs_of(output, leaves);
+}
+
+const std::vector<Origin>& Histories::inputs_behind(const Graph& body, int32_t output) {
+  const auto found = found_.find({&body, output});
+  if (found != found_.end()) return found->second;
+  return found_[{&body, output}] = inputs_behind(body, body.outputs[size_t(output)]);
+}
+
+std::vector<Origin> Histories::operands_behind(const Control& control, int32_t output) {
+  return control.is_loop() ? behind_loop(control, output) : behind_branch(control, output);
+}
+
+std::vector<Origin> Histories::behind_branch(const Control& control, int32_t output) {
+  Origins found;
+  for (const auto& body : control.bodies)
+    for (const Origin& k : inputs_behind(*body, output)) found.add({1 + k.input, k.if_leaf});
+  return found.list();
+}
+
+// The history of a carry goes back to its initial value and, through the steps, to the carries that it is computed
+// from.
+std::vector<Origin> Histories::behind_loop(const Control& control, int32_t output) {
+  if (output == 0) return {};  // output 0 is the number of steps, which has no history
+  const bool condition = control.has_condition();
+  const Graph& body = *control.bodies[0];
+  const int32_t first = control.loop.first_slice(condition), flag = control.loop.conditional && !condition;
+  const int32_t first_carry = 1 + control.loop.slices,
+                end = first_carry + control.loop.carries;  // positions among the body's inputs
+  Origins found;
+  std::set<int32_t> outputs{flag + output - 1};
+  std::vector<int32_t> open(outputs.begin(), outputs.end());
+  auto carry = [&](int32_t k) {
+    found.add({first + control.loop.slices + k});
+    if (outputs.insert(flag + k).second) open.push_back(flag + k);
+  };
+  if (output - 1 < control.loop.carries) carry(output - 1);
+  while (!open.empty()) {
+    const int32_t at = open.back();
+    open.pop_back();
+    for (const Origin& k : inputs_behind(body, at)) {
+      if (k.input >= first_carry && k.input < end)
+        carry(k.input - first_carry);
+      else if (k.input > 0)
+        found.add({first + k.input - 1, k.if_leaf});
+    }
+  }
+  return found.list();
 }
 
 std::vector<int32_t> origins_among(std::span<const Origin> origins, std::span<const Value> inputs) {
@@ -172,10 +185,6 @@ std::vector<int32_t> origins_among(std::span<const Origin> origins, std::span<co
     if (!k.if_leaf || size_t(k.input) >= inputs.size() || is_leaf(inputs[size_t(k.input)].node()))
       out.push_back(k.input);
   return out;
-}
-
-std::vector<Origin> operands_behind(const Control& control, int32_t output) {
-  return control.is_loop() ? behind_loop(control, output) : behind_branch(control, output);
 }
 
 }  // namespace pg

@@ -45,8 +45,9 @@ struct Specialized {
   std::vector<int32_t> reached;  // inputs that the history of the heads goes back to, with or without a gradient
 };
 
-// `leaves`: as for inputs_behind. Those among the outputs are no heads, since gradients flow to them: they count as
-// inputs of `wanted` and `reached`. Throws Retrace on a guard failure, or the error of an op with its script line.
+// `leaves`: as for Histories::inputs_behind. Those among the outputs are no heads, since gradients flow to them: they
+// count as inputs of `wanted` and `reached`. Throws Retrace on a guard failure, or the error of an op with its script
+// line.
 Specialized specialize(const Graph& trace, const Signature& signature, std::span<const int32_t> leaves = {});
 
 // The joint graph, split in two. The outputs of `forward` are those of the trace, then the residuals. The inputs of
