@@ -3,7 +3,10 @@
 #include "graph/specialize/control.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
 
+#include "graph/ir/history.h"
 #include "graph/passes/passes.h"
 
 namespace pg {
@@ -194,7 +197,62 @@ void check_carry(const Control& control, size_t k, const Type& before, const Typ
                             to_string(before), to_string(after)));
 }
 
+// Adds the carries that gradients seem to flow to through the steps. To find them one replay after the other would take
+// as many replays as there are carries, in each loop of a nest.
+void guess_flows(const Graph& trace, const Layout& at, Signature& signature) {
+  std::vector<std::vector<size_t>> readers(signature.flows.size());  // by input: the carries that depend on it
+  Histories histories;
+  for (size_t k = 0; k < at.carries; ++k) {
+    if (signature.flows[at.carry(k)] != Flow::kNone || !is_float(signature.types[at.carry(k)].dtype)) continue;
+    for (const Origin& from : histories.inputs_behind(trace, trace.outputs[at.flag + k]))
+      if (!from.if_leaf) readers[size_t(from.input)].push_back(k);
+  }
+  std::vector<size_t> open;
+  for (size_t input = 0; input < readers.size(); ++input)
+    if (signature.flows[input] != Flow::kNone) open.push_back(input);
+  while (!open.empty()) {
+    const size_t input = open.back();
+    open.pop_back();
+    for (size_t k : readers[input]) {
+      if (signature.flows[at.carry(k)] != Flow::kNone) continue;
+      signature.flows[at.carry(k)] = Flow::kHistory;
+      open.push_back(at.carry(k));
+    }
+  }
+}
+
 }  // namespace
+
+// After run() of the body of a loop: by carry, whether gradients flow to its next value if, of the inputs, they flow to
+// those of `given` and to the carries found here. The signature of the run may have more.
+std::vector<char> Specializer::reached_carries(const Layout& at, const Signature& given) const {
+  const std::unordered_set<const TapeNode*> found = history_of(results_);
+  std::vector<const TapeNode*> nodes(found.begin(), found.end());
+  std::sort(nodes.begin(), nodes.end(), [](const TapeNode* a, const TapeNode* b) { return a->sequence < b->sequence; });
+  std::unordered_map<const TapeNode*, char> reached;
+  for (const TapeNode* node : nodes)
+    reached[node] = std::none_of(node->inputs.begin(), node->inputs.end(), requires_grad);
+  for (size_t k = 0; k < at.carries; ++k)
+    if (const TapeNode* leaf = input_leaves_[at.carry(k)].get(); leaf && given.flows[at.carry(k)] == Flow::kNone)
+      reached[leaf] = false;
+  std::vector<char> out(at.carries);
+  for (bool again = true; again;) {
+    again = false;
+    for (const TapeNode* node : nodes) {
+      if (reached[node]) continue;
+      reached[node] = std::any_of(node->inputs.begin(), node->inputs.end(),
+                                  [&](const Value& v) { return requires_grad(v) && reached[v.node()]; });
+    }
+    for (size_t k = 0; k < at.carries; ++k) {
+      const TapeNode* node = results_[at.flag + k].node();
+      if (out[k] || !node || !reached[node]) continue;
+      out[k] = true;
+      const TapeNode* leaf = input_leaves_[at.carry(k)].get();
+      if (leaf && !std::exchange(reached[leaf], true)) again = true;
+    }
+  }
+  return out;
+}
 
 Values Specializer::loop(Control control, Values in) {
   if (control.has_condition()) close_condition(control, in);
@@ -213,16 +271,21 @@ Values Specializer::loop(Control control, Values in) {
   auto applied = std::make_shared<Applied>();
   applied->first = at.first;
   std::vector<char> flows;
-  for (bool again = true; again;) {  // until no further carry depends on an input that gradients flow to
+  const Signature given = signature;
+  if (ctx_.recording) guess_flows(trace, at, signature);
+  for (bool first = true, again = true; again; first = false) {
     again = false;
     Specializer replay(trace, signature, {false, {}});
     const Graph body = replay.run().graph;
     flows = replay.flows;
+    const std::vector<char> reached = replay.reached_carries(at, given);
     for (size_t k = 0; k < at.carries; ++k) {
-      const size_t input = at.carry(k);
-      check_carry(control, k, signature.types[input], body.type(body.outputs[at.flag + k]));
-      if (flows[at.flag + k] && signature.flows[input] == Flow::kNone)
-        signature.flows[input] = Flow::kHistory, again = true;
+      Flow& flow = signature.flows[at.carry(k)];
+      check_carry(control, k, signature.types[at.carry(k)], body.type(body.outputs[at.flag + k]));
+      const Flow now = reached[k] ? Flow::kHistory : given.flows[at.carry(k)];
+      if (now == flow || (now == Flow::kNone && !first)) continue;
+      flow = now;
+      again = true;
     }
     applied->bodies = {std::make_shared<const Graph>(body)};
   }

@@ -54,7 +54,8 @@ int64_t answer(const TypeGuard& guard, const Value& v) {
   return 0;
 }
 
-// Returns the tape entries that backward from the heads visits.
+}  // namespace
+
 std::unordered_set<const TapeNode*> history_of(std::span<const Value> heads) {
   std::unordered_set<const TapeNode*> seen;
   std::vector<const TapeNode*> open;
@@ -69,8 +70,6 @@ std::unordered_set<const TapeNode*> history_of(std::span<const Value> heads) {
   }
   return seen;
 }
-
-}  // namespace
 
 Specializer::Specializer(const Graph& trace, const Signature& signature, Heads heads)
     : TraceInterpreter(own_ctx_),
@@ -97,6 +96,7 @@ Specialized Specializer::run() {
     flows.push_back(v.has_node() && is_float(v.dtype()));
   }
   if (signature_.recording && heads_.differentiate) differentiate(inputs, outputs, out);
+  results_ = std::move(outputs);
   out.graph = without_dead_nodes(with_extensions(builder_.graph, extensions_));
   return out;
 }
@@ -107,10 +107,11 @@ Values Specializer::add_inputs() {
     const Node& node = trace_.nodes[size_t(trace_.inputs[i])];
     Value v = builder_.add_input(signature_.types[i], node.name);
     const Flow flow = signature_.flows[i];
+    Ref<TapeNode>& leaf = input_leaves_.emplace_back();
     if (flow != Flow::kNone) {
-      input_leaves_.push_back(fresh_leaf(ctx_, v.type(), flow == Flow::kAdd ? GradReq::kAdd : GradReq::kWrite));
-      v.link(input_leaves_.back().get(), 0);
-      if (flow == Flow::kHistory) histories_.insert(input_leaves_.back().get());
+      leaf = fresh_leaf(ctx_, v.type(), flow == Flow::kAdd ? GradReq::kAdd : GradReq::kWrite);
+      v.link(leaf.get(), 0);
+      if (flow == Flow::kHistory) histories_.insert(leaf.get());
     }
     inputs.push_back(v);
   }

@@ -9,6 +9,11 @@
 
 namespace pg {
 
+struct Layout;
+
+// Returns the tape entries that backward from the heads visits.
+std::unordered_set<const TapeNode*> history_of(std::span<const Value> heads);
+
 // The outputs of a trace that the joint program takes cotangents of.
 struct Heads {
   bool differentiate = true;
@@ -44,6 +49,7 @@ class Specializer : public TraceInterpreter {
   Values cond(const Control& control, const Values& in);
   Values cond_gradient(const Applied& applied, std::span<const Value> dys);
   Values loop(Control control, Values in);
+  std::vector<char> reached_carries(const Layout& at, const Signature& given) const;
   void close_condition(Control& control, Values& in);
   struct StepBack;
   class ReverseLoop;
@@ -66,7 +72,8 @@ class Specializer : public TraceInterpreter {
   Context own_ctx_;
   GraphBuilder builder_;
   std::vector<Extension> extensions_;
-  std::vector<Ref<TapeNode>> input_leaves_;
+  std::vector<Ref<TapeNode>> input_leaves_;        // by input; null if no gradients flow to it
+  Values results_;                                 // the outputs of run(), with their history
   std::unordered_set<const TapeNode*> histories_;  // tape nodes of recorded inputs, which are not leaves to a script
 };
 
