@@ -128,17 +128,17 @@ function graph.caller(op, model, program, boxes, holder, names)
     return all
   end
   local function results_of(all, y, why, ...)
-    if y == nil and why then return build_all(results, {native.replay(program, unpack(all, 1, count))}, all) end
+    if y == nil and why then return build_all(results, {native.replay(program, all)}, all) end
     return build_all(results, {y, why, ...}, all)
   end
   local function general(...)
     local all = gather(...)
-    return results_of(all, core.run(program, unpack(all, 1, count)))
+    return results_of(all, core.run(program, all))
   end
   if count > 100 or #results ~= 1 or not is_flat(arguments, "input") or not is_flat(results, "output") then return general end
   -- run refuses types that the graph was not made for, and a tensor that is passed twice. replay runs these calls op by
   -- op, or raises.
-  local function refused(_, ...) return (native.replay(program, unpack(gather(...), 1, count))) end
+  local function refused(_, ...) return (native.replay(program, gather(...))) end
   local function bad(...) return general(...) end
   return assert(core.compile(generate(arguments, count, names), "@stdlib/graph/call.lua"))(core.run, program, boxes, holder, refused, bad, core.is_tensor)
 end
@@ -196,7 +196,7 @@ local function frozen_caller(self)
     local boxes, list = {}, {}
     for i, tree in ipairs(arguments) do match("run", tree, (select(i, ...)), boxes, "#" .. i) end
     for i, k in ipairs(order) do list[i] = boxes[k] end
-    return build_all(trees, {native.run_frozen(self._frozen, unpack(list, 1, #order))}, {})
+    return build_all(trees, {native.run_frozen(self._frozen, list)}, {})
   end
 end
 

@@ -9,6 +9,7 @@
 #include "tensor/io/file.h"
 #include "vm/args.h"
 #include "vm/bindings.h"
+#include "vm/function.h"
 #include "vm/handle.h"
 #include "vm/model.h"
 #include "vm/trace.h"
@@ -248,13 +249,7 @@ int replay_program(lua_State* L, State& state) {
   state.update_modes();
   const ProgramCall& call = check_program(L, 1);
   const char* name = call.program->options().name.c_str();
-  if (lua_gettop(L) != call.boxes + 1)
-    throw Error(fmt::format("{}: takes {} tensors, got {}", name, call.boxes, lua_gettop(L) - 1));
-  SmallVector<Box*, 16> boxes;
-  for (int i = 2; i <= call.boxes + 1; ++i) {
-    boxes.push_back(&check_box(L, state, i, name, "input"));
-    require_value(L, *boxes.back(), i, name, "input");
-  }
+  const SmallVector<Box*, 16> boxes = check_boxes(L, state, call, name);
   Values inputs;
   for (size_t k = 0; k < call.input_boxes.size(); ++k) {
     if (call.input_gradients[k]) throw Error(fmt::format("{}: a program over gradients cannot be replayed", name));
@@ -264,6 +259,7 @@ int replay_program(lua_State* L, State& state) {
   const auto run = [&] { return replay(state.ctx, graph, inputs, call.program->generators()); };
   Values out = call.of_model ? at_caller(graph, run) : run();
   for (const auto& w : call.writes) rebind(*boxes[size_t(w.box)], out[size_t(w.output)]);
+  lua_settop(L, 1);
   return push_call_results(L, state, call, std::move(out));
 }
 
@@ -364,14 +360,12 @@ int freeze(lua_State* L, State& state) {
   return 1;
 }
 
-// run_frozen(graph, arguments…) → the leaves of the results
+// run_frozen(graph, arguments) → the leaves of the results
 int run_frozen(lua_State* L, State& state) {
   state.make_room(L);
   state.update_modes();
   FrozenGraph& graph = check_frozen(L, 1);
-  Values arguments;
-  for (int i = 2; i <= lua_gettop(L); ++i)
-    arguments.push_back(check_value(L, state, i, graph.model().name.c_str(), "input"));
+  Values arguments = read_values(L, state, 2, graph.model().name.c_str(), "input", false);
   if (state.trace) throw Error(fmt::format("{}: a frozen graph cannot be part of a trace", graph.model().name));
   Values out = at_caller(graph.model().graph, [&] { return graph.run(state.ctx, arguments); });
   arguments.clear();

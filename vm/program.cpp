@@ -224,20 +224,13 @@ int push_call_results(lua_State* L, State& state, const ProgramCall& call, Value
 
 namespace {
 
-// run(program, tensors…) → results, or nil and the reason why the script has to be traced again.
+// run(program, tensors… or a list) → results, or nil and the reason why the script has to be traced again.
 int run_program(lua_State* L, State& state) {
   if (state.trace) return replay_program(L, state);
   state.make_room(L);
   state.update_modes();
   const Call& call = check_program(L, 1);
-  if (lua_gettop(L) != call.boxes + 1)
-    throw Error(fmt::format("run: the program takes {} tensors, got {}", call.boxes, lua_gettop(L) - 1));
-  SmallVector<Box*, 16> boxes;
-  for (int i = 2; i <= call.boxes + 1; ++i) {
-    Box& box = check_box(L, state, i, call.program->options().name.c_str(), "input");
-    require_value(L, box, i, call.program->options().name.c_str(), "input");
-    boxes.push_back(&box);
-  }
+  SmallVector<Box*, 16> boxes = check_boxes(L, state, call, "run");
   const std::string unmet = unmet_state(call, state, boxes);
   if (!unmet.empty()) return refuse(L, unmet);
   const Running running(state, L);
@@ -256,6 +249,7 @@ int run_program(lua_State* L, State& state) {
     state.collect_garbage(L);
     out = run_call(state, call, boxes);
   }
+  lua_settop(L, 1);  // thousands of arguments leave no room for results
   return push_call_results(L, state, call, std::move(out), kResultShare);
 }
 
@@ -281,6 +275,23 @@ int program_info(lua_State* L, State&) {
 }
 
 }  // namespace
+
+SmallVector<Box*, 16> check_boxes(lua_State* L, State& state, const ProgramCall& call, const char* raiser) {
+  const char* name = call.program->options().name.c_str();
+  const bool listed = lua_gettop(L) == 2 && lua_istable(L, 2);
+  const int given = listed ? int(lua_objlen(L, 2)) : lua_gettop(L) - 1;
+  if (given != call.boxes)
+    throw Error(fmt::format("{}: the program takes {} tensors, got {}", raiser, call.boxes, given));
+  SmallVector<Box*, 16> boxes;
+  for (int k = 1; k <= given; ++k) {
+    if (listed) lua_rawgeti(L, 2, k);
+    const int i = listed ? 3 : k + 1;
+    boxes.push_back(&check_box(L, state, i, name, "input"));
+    require_value(L, *boxes.back(), i, name, "input");
+    if (listed) lua_pop(L, 1);
+  }
+  return boxes;
+}
 
 ProgramCall& check_program(lua_State* L, int i) {
   ProgramHandle* handle = to_handle<ProgramHandle>(L, i, kProgramClass);

@@ -208,6 +208,10 @@ int push_call_results(lua_State* L, State& state, const ProgramCall& call, Value
 
 // The program at stack index i. Throws if there is none.
 ProgramCall& check_program(lua_State* L, int i);
+
+// The tensors for a call of the program at 1. They follow it as arguments or in one list, which has room for more.
+// `raiser`: for errors.
+SmallVector<Box*, 16> check_boxes(lua_State* L, State& state, const ProgramCall& call, const char* raiser);
 void push_program(lua_State* L, std::unique_ptr<ProgramCall> call);
 
 // replay(program, tensors…) → the results of run, computed op by op: eagerly, or as part of the trace in progress. See

@@ -104,7 +104,7 @@ local function make_rates(self, group, ahead, lists, fixed)
     local rescale = optimizer.rescale_grad / group.batch_size
     if (fixed.wd and wd ~= 0) or (fixed.rescale and rescale ~= 1) then return "a weight now decays or gradients are now scaled" end
     if columns == 1 and count == 4 then return core.set_numbers(filled, lr, wd, t, rescale) end
-    core.set_numbers(filled, unpack(fill_columns(numbers, group, columns, rescale), 1, count * columns))
+    core.set_numbers(filled, fill_columns(numbers, group, columns, rescale))
   end)
   return filled
 end
@@ -203,7 +203,8 @@ function rates.update_traced(self, group, batch_size, count_up)
   local notes = run_hooks.notes(self)
   local ahead = notes.steps or 0
   notes.steps = ahead + 1
-  local kept = {n = group.n, entries = {unpack(group.entries, 1, group.n)}, batch_size = batch_size}
+  local kept = {n = group.n, entries = {}, batch_size = batch_size}
+  for i = 1, group.n do kept.entries[i] = group.entries[i] end
   run_hooks.after_run(function() count_up(self, kept) end)
   if group.n == 0 then return end
   local before = {}
