@@ -45,8 +45,7 @@ void BodyBuilder::close() {
 void BodyBuilder::touch(lua_State* L, Box& box, int i) {
   if (enclosing_body_) enclosing_body_->touch(L, box, i);
   if (kind_ == Kind::kBackward || box.serial >= first_box_ || box.cell || !box.get().is_array()) return;
-  for (const Outside& o : outside)
-    if (o.box == &box) return;
+  if (!places_.emplace(&box, outside.size()).second) return;
   const Value before = box.get();
   Value symbol = add_input(before.type());
   symbol.link(before.node(), before.node_output());

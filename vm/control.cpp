@@ -1,6 +1,8 @@
 // Traces the branches and loops of a script: their functions become closed bodies of one node of the trace.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include "tensor/rule.h"
 #include "vm/args.h"
@@ -85,10 +87,11 @@ struct Capture {
 // Joins the captures of several bodies, which must be closed.
 std::vector<Capture> join_captures(std::span<std::unique_ptr<BodyBuilder>> bodies) {
   std::vector<Capture> all;
+  std::map<std::tuple<Box*, int32_t, int32_t>, size_t> places;
   for (size_t b = 0; b < bodies.size(); ++b) {
     auto find = [&](Box* box, const Operand& operand) -> Capture& {
-      for (Capture& c : all)
-        if (c.box == box && (box || c.operand == operand)) return c;
+      const auto [at, added] = places.emplace(std::tuple(box, operand.node, operand.output), all.size());
+      if (!added) return all[at->second];
       Capture& c = all.emplace_back();
       c.box = box;
       c.operand = operand;
@@ -122,9 +125,8 @@ void set_inputs(BodyBuilder& body, std::span<const Value> inputs) {
 }
 
 const Value* written_value(const BodyBuilder& body, const Box* box) {
-  for (const auto& o : body.outside)
-    if (o.box == box) return &o.now;
-  return nullptr;
+  const auto* found = body.find(box);
+  return found ? &found->now : nullptr;
 }
 
 void write_box(Capture& c, Value now) { set_value(*c.box, written(*c.box->state, "", c.box->get(), std::move(now))); }

@@ -1,5 +1,7 @@
 // core.run: runs a program on the tensors of a call, checks the state that it depends on, and writes back.
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "tensor/buffer.h"
 #include "vm/args.h"
@@ -53,26 +55,16 @@ class Lease {
     Box& box = *boxes_[size_t(call_.input_boxes[i])];
     return call_.input_gradients[i] ? leaf_of(box)->grad->value : box.get();
   }
-  bool is_written(size_t i) const {
-    for (const auto& w : call_.writes)
-      if (w.box == call_.input_boxes[i] && w.gradient == bool(call_.input_gradients[i])) return true;
-    return false;
-  }
   // Moves the arrays out. The boxes keep their history, so that leaves stay leaves.
   void lend() {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (!is_written(i)) continue;
-      home(i).array_ref() = {};
-      lent_.push_back(i);
-    }
+    for (int32_t i : call_.rewritten) home(size_t(i)).array_ref() = {};
   }
   void take_back() {
-    for (size_t i : lent_) home(i).array_ref() = inputs[i].array_ref();
+    for (int32_t i : call_.rewritten) home(size_t(i)).array_ref() = inputs[size_t(i)].array_ref();
   }
 
   const Call& call_;
   std::span<Box* const> boxes_;
-  std::vector<size_t> lent_;
   bool donate_, done_ = false;
 };
 
@@ -299,7 +291,17 @@ ProgramCall& check_program(lua_State* L, int i) {
   return *handle->call;
 }
 
+static std::vector<int32_t> rewritten_inputs(const ProgramCall& call) {
+  std::set<std::pair<int32_t, bool>> written;  // a tensor, or its gradient
+  for (const auto& w : call.writes) written.emplace(w.box, w.gradient);
+  std::vector<int32_t> out;
+  for (size_t i = 0; i < call.input_boxes.size(); ++i)
+    if (written.count({call.input_boxes[i], bool(call.input_gradients[i])})) out.push_back(int32_t(i));
+  return out;
+}
+
 void push_program(lua_State* L, std::unique_ptr<ProgramCall> call) {
+  call->rewritten = rewritten_inputs(*call);
   auto* program = static_cast<ProgramHandle*>(lua_newuserdata(L, sizeof(ProgramHandle)));
   program->call = nullptr;
   kProgramClass.push_table(L);

@@ -30,8 +30,11 @@ TraceSession::Captured* TraceSession::find(const Box& box) {
 }
 
 int32_t TraceSession::owner_of(TapeNode* leaf) const {
-  for (size_t i = 0; i < captured.size(); ++i)
-    if (captured[i].box && captured[i].before.node() == leaf) return int32_t(i);
+  const auto owns = [&](const Captured& c) { return c.box && c.before.node() == leaf; };
+  const auto found = owners_.find(leaf);
+  if (found != owners_.end() && owns(captured[size_t(found->second)])) return found->second;
+  for (size_t i = 0; lasting_ && i < captured.size(); ++i)  // its boxes may have got other leaves
+    if (owns(captured[i])) return int32_t(i);
   return -1;
 }
 
@@ -63,15 +66,13 @@ void TraceSession::capture(lua_State* L, Box& box, int i) {
   Value& value = box.get();
   if (ended_ || !value.is_array() || sees(value)) return;
   if (wake(box)) return;
-  if (box.cell) {
-    for (const auto& [cell, place] : cells_)
-      if (cell == box.cell.get()) return;
-  }
+  if (box.cell && cells_.count(box.cell.get())) return;
   if (box.serial >= first_box_ && !box.cell) return;  // made inside of the trace from constants only
   if (!value.array().buffer) throw Error("a traced tensor is used after its trace");
   if (lasting_) awake_.push_back(int32_t(captured.size()));
   Captured& c = captured.emplace_back();
   c.box = &box;
+  c.place = tensors_++;
   c.before = value;
   c.symbol = c.now = add_input(value.type());
   c.input = int32_t(graph.inputs.size()) - 1;
@@ -80,6 +81,7 @@ void TraceSession::capture(lua_State* L, Box& box, int i) {
   TapeNode* node = value.node();
   Value symbol = c.symbol;
   if (node && node->leaf) {
+    owners_.emplace(node, int32_t(captured.size()) - 1);
     graph.nodes.back().req = node->req;
     link_leaf(symbol, node);
     symbol.link(node, 0);
@@ -100,6 +102,7 @@ int32_t TraceSession::capture_gradient(Ref<Cell> cell, TapeNode* leaf, bool as_i
   if (found != cells_.end()) return found->second;
   Captured& c = captured.emplace_back();
   c.cell = cell;
+  c.place = tensors_;
   c.leaf = leaf;
   c.owner = owner_of(leaf);
   c.before = cell->value;
@@ -126,17 +129,14 @@ void TraceSession::write_gradient(TapeNode& leaf, Value gradient) {
 bool TraceSession::fresh(TapeNode& leaf) {
   const int32_t owner = owner_of(&leaf);
   if (owner < 0) return leaf.fresh;
-  for (Freshness& f : freshness)
-    if (f.leaf == &leaf) return leaf.fresh;
-  freshness.push_back({&leaf, owner, leaf.fresh, true, leaf.fresh});
+  if (known_freshness_.insert(&leaf).second) freshness.push_back({&leaf, owner, leaf.fresh, true, leaf.fresh});
   return leaf.fresh;
 }
 
 void TraceSession::set_fresh(TapeNode& leaf, bool fresh) {
   const int32_t owner = owner_of(&leaf);
-  bool known = owner < 0;
-  for (Freshness& f : freshness) known |= f.leaf == &leaf;
-  if (!known) freshness.push_back({&leaf, owner, leaf.fresh, false, leaf.fresh});
+  if (owner >= 0 && known_freshness_.insert(&leaf).second)
+    freshness.push_back({&leaf, owner, leaf.fresh, false, leaf.fresh});
   leaf.fresh = fresh;
 }
 

@@ -123,12 +123,7 @@ int captured_tensors(lua_State* L, State&) {
   return 1;
 }
 
-// The index of captured[i] among the captured tensors, not counting gradients.
-int32_t box_place(const TraceSession& session, int32_t i) {
-  int32_t place = 0;
-  for (int32_t k = 0; k < i; ++k) place += session.captured[size_t(k)].box != nullptr;
-  return place;
-}
+int32_t box_place(const TraceSession& session, int32_t i) { return session.captured[size_t(i)].place; }
 
 // trace:name_inputs({name or false, …}, {whether it is a parameter of a block, …}) describes the inputs of captured().
 int name_inputs(lua_State* L, State&) {

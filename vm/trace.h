@@ -3,6 +3,8 @@
 #pragma once
 #include <deque>
 #include <optional>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "graph/exec/program.h"
 #include "vm/box.h"
@@ -26,6 +28,7 @@ class TraceSession final : public GraphBuilder {
     Value before, symbol;
     Value now;               // in a lasting session: the value of the box within it
     int32_t input = -1;      // index of the graph input; -1 for a gradient that is only written
+    int32_t place = 0;       // the number of tensors among those before it
     int32_t owner = -1;      // for a gradient: index of the captured tensor that is its leaf
     int32_t output = -1;     // index of the graph output with the new value, if the script rebound the box
     std::string op;          // the op that rebound it
@@ -112,8 +115,11 @@ class TraceSession final : public GraphBuilder {
   bool recording_, training_;
   bool lasting_, ended_ = false;
   std::vector<int32_t> awake_;  // in a lasting session: captured boxes that hold symbols now
+  int32_t tensors_ = 0;         // captured, not counting gradients
   std::unordered_map<const Box*, int32_t> places_;
   std::unordered_map<const Cell*, int32_t> cells_;
+  std::unordered_map<const TapeNode*, int32_t> owners_;  // by leaf: the captured tensor
+  std::unordered_set<const TapeNode*> known_freshness_;  // the leaves of `freshness`
 };
 
 // While a function is traced, these guard the properties of a type that it reads.
@@ -138,6 +144,10 @@ class BodyBuilder final : public GraphBuilder {
     bool written = false;
   };
   std::vector<Outside> outside;
+  const Outside* find(const Box* box) const {
+    const auto at = places_.find(box);
+    return at == places_.end() ? nullptr : &outside[at->second];
+  }
 
   // As TraceSession::touch.
   void touch(lua_State* L, Box& box, int i);
@@ -161,6 +171,7 @@ class BodyBuilder final : public GraphBuilder {
   Kind kind_;
   uint64_t first_box_;
   Reference boxes_;  // keeps the tensors of `outside`
+  std::unordered_map<const Box*, size_t> places_;
   int depth_;
   bool closed_ = false;
 };
@@ -187,7 +198,8 @@ struct ProgramCall {
   std::vector<int32_t> input_boxes;      // by input: the index of its tensor
   std::vector<char> input_gradients;     // by input: whether it is the gradient of that tensor
   std::vector<WriteBack> writes;
-  std::vector<int32_t> replaced;  // by output: the write that replaces a gradient by it without reading it, or -1
+  std::vector<int32_t> rewritten;  // the inputs that `writes` rewrites; set by push_program
+  std::vector<int32_t> replaced;   // by output: the write that replaces a gradient by it without reading it, or -1
   std::vector<Fresh> fresh;
   std::vector<TraceSession::MadeLeaf> made_leaves;
   std::vector<int32_t> results;  // outputs of the graph that become new tensors

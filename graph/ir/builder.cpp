@@ -107,13 +107,13 @@ Operand GraphBuilder::operand_of(const Value& value) {
 
 Operand GraphBuilder::captured(const Value& value) {
   const Operand outside = parent_->operand_of(value);
-  const size_t place = size_t(std::find(captures.begin(), captures.end(), outside) - captures.begin());
-  if (place == captures.size()) {
+  const auto [at, added] = captured_.emplace(std::pair(outside.node, outside.output), captures.size());
+  if (added) {
     captures.push_back(outside);
     captured_values.push_back(value);
     capture_inputs.push_back(add_input(value.type()));
   }
-  return symbol_of(capture_inputs[place]);
+  return symbol_of(capture_inputs[at->second]);
 }
 
 // In a trace a random key names a generator and the number of ticks that the run has taken of it before this op.
@@ -481,9 +481,8 @@ Values GraphBuilder::custom(Context& ctx, std::string name, std::span<const Valu
 void GraphBuilder::guard(const Value& value, TypeGuard::Kind kind, int32_t dim, int64_t answer) {
   if (!owns(value)) return parent_ ? parent_->guard(value, kind, dim, answer) : void();
   const Operand of = symbol_of(value);
-  for (const TypeGuard& g : graph.guards)
-    if (g.of == of && g.kind == kind && g.dim == dim) return;
-  graph.guards.push_back({of, kind, dim, answer, line_now()});
+  if (guarded_.emplace(of.node, of.output, kind, dim).second)
+    graph.guards.push_back({of, kind, dim, answer, line_now()});
 }
 
 }  // namespace pg

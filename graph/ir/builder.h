@@ -1,7 +1,11 @@
 // GraphBuilder: the interpreter that writes programs. Applied ops become nodes. Their results are symbols: arrays with
 // a type and no memory. It is used while a script is traced, and when a trace is replayed for the types of a call.
 #pragma once
+#include <map>
+#include <set>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "graph/ir/control.h"
 #include "tensor/context.h"
@@ -119,8 +123,10 @@ class GraphBuilder : public Tracer {
   std::unordered_map<TapeNode*, Value> leaves_;
   std::unordered_map<const TapeNode*, Value> outside_;  // see link_outside
   std::unordered_map<std::string, int32_t> lines_;
-  std::vector<std::pair<Operand, Value>> unlimited_;  // each stack and its number of steps
-  std::vector<uint64_t> sequences_;                   // the tape's sequence number when each node was made
+  std::vector<std::pair<Operand, Value>> unlimited_;        // each stack and its number of steps
+  std::map<std::pair<int32_t, int32_t>, size_t> captured_;  // by node and output outside: the position in `captures`
+  std::set<std::tuple<int32_t, int32_t, TypeGuard::Kind, int32_t>> guarded_;  // node, output, kind and dim of guards
+  std::vector<uint64_t> sequences_;  // the tape's sequence number when each node was made
 };
 
 }  // namespace pg
