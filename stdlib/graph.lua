@@ -127,18 +127,14 @@ function graph.caller(op, model, program, boxes, holder, names)
     for i, tree in ipairs(arguments) do match(op, tree, (select(i, ...)), all, "#" .. i) end
     return all
   end
-  local function results_of(all, y, why, ...)
-    if y == nil and why then return build_all(results, {native.replay(program, all)}, all) end
-    return build_all(results, {y, why, ...}, all)
-  end
   local function general(...)
     local all = gather(...)
-    return results_of(all, core.run(program, all))
+    return build_all(results, core.run(program, all) or native.replay(program, all), all)
   end
   if count > 100 or #results ~= 1 or not is_flat(arguments, "input") or not is_flat(results, "output") then return general end
   -- run refuses types that the graph was not made for, and a tensor that is passed twice. replay runs these calls op by
   -- op, or raises.
-  local function refused(_, ...) return (native.replay(program, gather(...))) end
+  local function refused(_, ...) return native.replay(program, gather(...))[1] end
   local function bad(...) return general(...) end
   return assert(core.compile(generate(arguments, count, names), "@stdlib/graph/call.lua"))(core.run, program, boxes, holder, refused, bad, core.is_tensor)
 end

@@ -102,7 +102,14 @@ local backend = {is_tensor = model.is_tensor}
 model.backend = backend
 function backend.serial(x) return data[x] and data[x].serial end
 function backend.next_serial() return serial + 1 end
+-- A list in place of tensors, as a table of its own, or nil.
+local function list_of(...)
+  local x = (...)
+  return select("#", ...) == 1 and type(x) == "table" and not model.is_tensor(x) and x or nil
+end
+
 function backend.distinct(...)
+  if list_of(...) then return backend.distinct(unpack(list_of(...))) end
   local seen = {}
   for i = 1, select("#", ...) do
     local x = (select(i, ...))
@@ -136,6 +143,11 @@ for _, f in pairs(methods) do model.functions[#model.functions + 1] = f end
 
 model.runs = 0
 function backend.run(program, ...)
+  if list_of(...) then
+    local results = {backend.run(program, unpack(list_of(...)))}
+    if results[1] == nil and results[2] then return nil, results[2] end
+    return results
+  end
   local t = program.trace
   local values, seen = {}, {}
   for i = 1, #t.inputs do

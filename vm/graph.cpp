@@ -259,7 +259,6 @@ int replay_program(lua_State* L, State& state) {
   const auto run = [&] { return replay(state.ctx, graph, inputs, call.program->generators()); };
   Values out = call.of_model ? at_caller(graph, run) : run();
   for (const auto& w : call.writes) rebind(*boxes[size_t(w.box)], out[size_t(w.output)]);
-  lua_settop(L, 1);
   return push_call_results(L, state, call, std::move(out));
 }
 

@@ -177,13 +177,16 @@ int next_serial(lua_State* L, State& state) {
   return 1;
 }
 
-// distinct(x, …) → whether all tensors are different
+// distinct(x, … or a list) → whether all tensors are different
 int distinct(lua_State* L, State& state) {
   std::unordered_set<const void*> seen;
   bool all = true;
-  for (int i = 1, n = lua_gettop(L); i <= n && all; ++i) {
-    const Box* box = to_box(L, state, i);
+  const bool listed = lua_gettop(L) == 1 && lua_istable(L, 1);
+  for (int i = 1, n = listed ? int(lua_objlen(L, 1)) : lua_gettop(L); i <= n && all; ++i) {
+    if (listed) lua_rawgeti(L, 1, i);
+    const Box* box = to_box(L, state, listed ? 2 : i);
     all = !box || seen.insert(box->cell ? static_cast<const void*>(box->cell.get()) : box).second;
+    if (listed) lua_settop(L, 1);
   }
   lua_pushboolean(L, all);
   return 1;

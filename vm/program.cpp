@@ -31,6 +31,9 @@ TapeNode* leaf_of(Box& box) {
   return node && node->leaf ? node : nullptr;
 }
 
+// Whether a call of a program passes its tensors in a list, and gets its results in one. Lists have room for more.
+bool takes_list(lua_State* L) { return lua_gettop(L) == 2 && lua_istable(L, 2); }
+
 // The values of the boxes while a program runs. Values that the program rewrites are moved out of their boxes, so that
 // their memory can be written in place. If the run fails they are moved back.
 class Lease {
@@ -204,11 +207,23 @@ constexpr int kResultShare = 3;
 }  // namespace
 
 int push_call_results(lua_State* L, State& state, const ProgramCall& call, Values out, int share) {
+  const bool listed = takes_list(L);
+  lua_settop(L, 1);  // thousands of arguments leave no room for results
   Values results;
   for (int32_t k : call.results) results.push_back(out[size_t(k)]);
   out.clear();
-  push_results(L, state, results, share);
   const int count = int(results.size());
+  if (listed) {
+    lua_createtable(L, count, 0);
+    for (size_t i = 0; i < results.size(); ++i) {
+      Box& box = push_box(L, state, std::move(results[i]));
+      state.pending_bytes -= box.bytes - box.bytes / share;
+      box.read_only = i < call.read_only.size() && call.read_only[i];
+      lua_rawseti(L, -2, int(i) + 1);
+    }
+    return 1;
+  }
+  push_results(L, state, results, share);
   for (size_t i = 0; i < call.read_only.size(); ++i)
     if (call.read_only[i]) to_box(L, state, int(i) - count)->read_only = true;
   return count;
@@ -216,7 +231,8 @@ int push_call_results(lua_State* L, State& state, const ProgramCall& call, Value
 
 namespace {
 
-// run(program, tensors… or a list) → results, or nil and the reason why the script has to be traced again.
+// run(program, tensors… or a list) → results or a list of them, or nil and the reason why the script has to be traced
+// again.
 int run_program(lua_State* L, State& state) {
   if (state.trace) return replay_program(L, state);
   state.make_room(L);
@@ -241,7 +257,6 @@ int run_program(lua_State* L, State& state) {
     state.collect_garbage(L);
     out = run_call(state, call, boxes);
   }
-  lua_settop(L, 1);  // thousands of arguments leave no room for results
   return push_call_results(L, state, call, std::move(out), kResultShare);
 }
 
@@ -270,7 +285,7 @@ int program_info(lua_State* L, State&) {
 
 SmallVector<Box*, 16> check_boxes(lua_State* L, State& state, const ProgramCall& call, const char* raiser) {
   const char* name = call.program->options().name.c_str();
-  const bool listed = lua_gettop(L) == 2 && lua_istable(L, 2);
+  const bool listed = takes_list(L);
   const int given = listed ? int(lua_objlen(L, 2)) : lua_gettop(L) - 1;
   if (given != call.boxes)
     throw Error(fmt::format("{}: the program takes {} tensors, got {}", raiser, call.boxes, given));

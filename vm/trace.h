@@ -215,13 +215,14 @@ struct ProgramCall {
 Ref<Program> first_program(const TraceSession& session, const Ref<Generator>& generator,
                            const Program::Options& options);
 
-// Pushes the results among the outputs of a run and returns their number. share: see push_results.
+// Ends a call of the program at 1, see check_boxes: replaces the arguments by the results among the outputs of a run,
+// or by a list of them if it got a list. Returns the number of values. share: see push_results.
 int push_call_results(lua_State* L, State& state, const ProgramCall& call, Values out, int share = 1);
 
 // The program at stack index i. Throws if there is none.
 ProgramCall& check_program(lua_State* L, int i);
 
-// The tensors for a call of the program at 1. They follow it as arguments or in one list, which has room for more.
+// The tensors for a call of the program at 1. They follow it as arguments or in one list.
 // `raiser`: for errors.
 SmallVector<Box*, 16> check_boxes(lua_State* L, State& state, const ProgramCall& call, const char* raiser);
 void push_program(lua_State* L, std::unique_ptr<ProgramCall> call);

@@ -33,7 +33,7 @@ end
 local function run_trace(trace, mark, results, places)
   local outputs, boxes = number_outputs(trace, mark, results, places), {}
   for i, captured in ipairs(trace:captured()) do boxes[i] = captured.box end
-  local values = pack(core.run(trace:finish{name = "control"}, boxes))
+  local values = core.run(trace:finish{name = "control"}, boxes)
   local function value_of(x)
     local k = outputs[x]
     if k then return values[k] end

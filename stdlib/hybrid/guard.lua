@@ -312,6 +312,13 @@ local function build_writes(items, parameters, base)
   end)
 end
 
+-- Returns functions f(L, a1, …) that write the values of their expressions {refs, text} to the list L.
+local function build_lists(items, parameters, base)
+  local lines = {}
+  for i, item in ipairs(items) do lines[i] = {refs = item.refs, text = "L[" .. i .. "] = " .. item.text} end
+  return build_writes(lines, parameters, base)
+end
+
 local function run_before(functions, of)
   run_hooks.begin(of.refused)
   of.refused = false
@@ -355,6 +362,14 @@ function guard.build(spec)
       miss .. "(" .. entry .. ", reason, n" .. passed .. ") end end"
   end
   local fetches, inputs, apart = spec.fetches, {}, spec.guards.apart
+  local function list_of(list)
+    local functions = build_lists(list, "L" .. (parameters == "" and "" or ", ") .. parameters, base)
+    main.lines[#main.lines + 1] = "L = {}"
+    for _, f in ipairs(functions) do
+      main.lines[#main.lines + 1] = object(f) .. "(L" .. (parameters == "" and "" or ", ") .. parameters .. ")"
+    end
+    return "L"
+  end
   local function values_of(list, own)
     local functions, text = build_values(list, own, base), nil
     for i = #functions, 1, -1 do
@@ -362,8 +377,9 @@ function guard.build(spec)
     end
     return text
   end
+  main.lines[#main.lines + 1] = "local L"
   if apart then
-    main.lines[#main.lines + 1] = "if not " .. object(apart.check) .. "(" .. values_of(apart.fetches, parameters) .. ") then return " .. miss .. "(" ..
+    main.lines[#main.lines + 1] = "if not " .. object(apart.check) .. "(" .. list_of(apart.fetches) .. ") then return " .. miss .. "(" ..
       entry .. ", " .. apart.id .. ", n" .. passed .. ") end"
   end
   local writes, rest = spec.writes, parameters == "" and "R, V" or "R, V, " .. parameters
@@ -371,7 +387,7 @@ function guard.build(spec)
   if small then
     for i, fetch in ipairs(fetches) do inputs[i] = resolve(main, fetch.refs, fetch.text) end
   else
-    inputs[1] = values_of(fetches, parameters)
+    inputs[1] = list_of(fetches)
   end
   local call = object(spec.run) .. "(" .. object(spec.program) .. (#inputs > 0 and ", " .. concat(inputs, ", ") or "") .. ")"
   local refused = "return " .. miss .. "(" .. entry .. ", %s, n" .. passed .. ") end"
@@ -381,8 +397,8 @@ function guard.build(spec)
     main.lines[#main.lines + 1] = "if r1 == nil and r2 then " .. refused:format("r2")
     writes:emit_small(function(refs, text) main:add(refs, text) end)
   else
-    main.lines[#main.lines + 1] = "local R = {" .. call .. "}"
-    main.lines[#main.lines + 1] = "if R[1] == nil and R[2] then " .. refused:format("R[2]")
+    main.lines[#main.lines + 1] = "local R, why = " .. call
+    main.lines[#main.lines + 1] = "if not R then " .. refused:format("why")
     main.lines[#main.lines + 1] = "local V = {}"
     for _, f in ipairs(build_writes(writes:items_large(), rest, base)) do
       main.lines[#main.lines + 1] = object(f) .. "(" .. rest .. ")"
