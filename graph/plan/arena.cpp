@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <queue>
+#include <set>
+#include <utility>
 
 namespace pg {
 namespace {
@@ -31,12 +35,81 @@ Bytes best_fit(const std::vector<Placed>& placed, const ArenaBlock& block) {
   return found ? best : free_from;
 }
 
-// An order in which blocks are placed. In order of time, blocks that have ended are not looked at again, so the cost is
-// linear.
+// The memory between the blocks that live now.
+class Gaps {
+ public:
+  // Takes the start of the smallest sufficient gap, or memory after the last block.
+  size_t take(size_t bytes) {
+    const auto fit = by_size_.lower_bound({bytes, 0});
+    if (fit == by_size_.end()) return std::exchange(end_, end_ + bytes);
+    const auto [size, begin] = *fit;
+    remove(begin, begin + size);
+    if (size > bytes) add(begin + bytes, begin + size);
+    return begin;
+  }
+
+  void release(size_t begin, size_t end) {
+    const auto next = by_begin_.lower_bound(begin);
+    if (next != by_begin_.begin())
+      if (const auto [from, to] = *std::prev(next); to == begin) remove(begin = from, to);
+    if (const auto at = by_begin_.find(end); at != by_begin_.end()) {
+      const size_t to = at->second;
+      remove(end, to);
+      end = to;
+    }
+    if (end == end_)
+      end_ = begin;
+    else
+      add(begin, end);
+  }
+
+ private:
+  void add(size_t begin, size_t end) {
+    by_size_.emplace(end - begin, begin);
+    by_begin_.emplace(begin, end);
+  }
+  void remove(size_t begin, size_t end) {
+    by_size_.erase({end - begin, begin});
+    by_begin_.erase(begin);
+  }
+
+  size_t end_ = 0;
+  std::set<std::pair<size_t, size_t>> by_size_;  // size and begin
+  std::map<size_t, size_t> by_begin_;            // begin and end
+};
+
+// Places blocks in this order, which is that of their first steps.
+Bytes place_by_time(std::span<ArenaBlock> blocks, const std::vector<uint32_t>& order) {
+  struct Live {
+    int32_t last;
+    size_t begin, end;
+    bool operator<(const Live& other) const { return last > other.last; }
+  };
+  std::priority_queue<Live> live;  // the first to end is on top
+  Gaps gaps;
+  Bytes total;
+  for (uint32_t i : order) {
+    ArenaBlock& b = blocks[i];
+    b.offset = {};
+    if (b.bytes == Bytes()) continue;
+    for (; !live.empty() && live.top().last < b.first; live.pop()) gaps.release(live.top().begin, live.top().end);
+    const size_t begin = gaps.take(arena_aligned(b.bytes).count());
+    b.offset = Bytes(begin);
+    const Bytes end = b.offset + arena_aligned(b.bytes);
+    live.push({b.last, begin, end.count()});
+    total = std::max(total, end);
+  }
+  return total;
+}
+
+// An order in which blocks are placed. In order of time, blocks that have ended are not looked at again.
 struct Order {
   std::vector<uint32_t> blocks;
   bool by_time = false;
 };
+
+// The other orders compare all blocks with each other. For more blocks than this that would take longer than 0.2 s.
+constexpr size_t kMostOrdered = size_t(1) << 14;
 
 // Keeps the order of offsets.
 void insert(std::vector<Placed>& placed, const ArenaBlock& b) {
@@ -47,6 +120,7 @@ void insert(std::vector<Placed>& placed, const ArenaBlock& b) {
 }
 
 Bytes place_in_order(std::span<ArenaBlock> blocks, const Order& order) {
+  if (order.by_time) return place_by_time(blocks, order.blocks);
   std::vector<Placed> placed;
   placed.reserve(blocks.size());
   Bytes total;
@@ -54,7 +128,6 @@ Bytes place_in_order(std::span<ArenaBlock> blocks, const Order& order) {
     ArenaBlock& b = blocks[i];
     b.offset = {};
     if (b.bytes == Bytes()) continue;
-    if (order.by_time) std::erase_if(placed, [&](const Placed& p) { return p.last < b.first; });
     b.offset = best_fit(placed, b);
     insert(placed, b);
     total = std::max(total, b.offset + arena_aligned(b.bytes));
@@ -101,7 +174,7 @@ Bytes place_blocks(std::span<ArenaBlock> blocks) {
   best.by_time = true;
   Bytes total = place_in_order(blocks, best);
   const auto attempt = [&](const auto& key) {
-    if (total <= enough) return;
+    if (total <= enough || blocks.size() > kMostOrdered) return;
     Order order = ordered(blocks, key);
     const Bytes bytes = place_in_order(blocks, order);
     if (bytes < total) total = bytes, best = std::move(order);

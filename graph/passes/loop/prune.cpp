@@ -7,6 +7,8 @@
 // number everywhere are made inside the body. The bits and the number of steps stay. A loop that may reject its count
 // or may never end is kept.
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "graph/passes/loop/loop.h"
 #include "graph/passes/passes.h"
@@ -288,11 +290,10 @@ class Pruner {
     return false;
   }
 
-  // Returns the position of an equal earlier capture whose inputs come earlier in both bodies, or 0.
-  static size_t twin(const Operands& inputs, const std::vector<int32_t> (&kept)[2], const Operand& from,
-                     const int32_t (&in)[2]) {
-    for (size_t c = 1; c < inputs.size(); ++c)
-      if (inputs[c] == from && kept[0][c - 1] < in[0] && kept[1][c - 1] < in[1]) return c;
+  // Returns the position among `equal` captures of one whose inputs come earlier in both bodies, or 0.
+  static size_t twin(const std::vector<size_t>& equal, const std::vector<int32_t> (&kept)[2], const int32_t (&in)[2]) {
+    for (size_t c : equal)
+      if (kept[0][c - 1] < in[0] && kept[1][c - 1] < in[1]) return c;
     return 0;
   }
 
@@ -309,16 +310,19 @@ class Pruner {
     const Flags needed[2] = {needed_nodes(bodies[0], bodies[0].outputs), needed_nodes(bodies[1], bodies[1].outputs)};
     Operands inputs{node.inputs[0]};
     std::vector<int32_t> kept[2];
+    std::map<std::pair<int32_t, int32_t>, std::vector<size_t>> places;  // by operand: its captures in `inputs`
     for (size_t c = 1; c < node.inputs.size(); ++c) {
       const int32_t in[2] = {bodies[0].inputs[c - 1], bodies[1].inputs[c - 1]};
       const bool read = needed[0][size_t(in[0])] || needed[1][size_t(in[1])];
-      const size_t same = twin(inputs, kept, node.inputs[c], in);
+      std::vector<size_t>& equal = places[{node.inputs[c].node, node.inputs[c].output}];
+      const size_t same = twin(equal, kept, in);
       if (read && same > 0) {
         for (size_t b = 0; b < 2; ++b) redirect(bodies[b], in[b], kept[b][same - 1]);
         changed_ = true;
         continue;
       }
       if (read && !goes_inside(source(node.inputs[c]))) {
+        equal.push_back(inputs.size());
         inputs.push_back(node.inputs[c]);
         for (size_t b = 0; b < 2; ++b) kept[b].push_back(in[b]);
         continue;
