@@ -260,6 +260,37 @@ t.test("one_hot infers the number of classes", function()
   t.error_matches(function() return pg.tensor({0, 2}, {dtype = "int64"}):one_hot() end, "one_hot: ")
 end)
 
+t.test("unique of whole numbers close together and far apart", function()
+  local far = pg.tensor({-9007199254740992, 3, 9007199254740992, 3, -9007199254740992, 0, 3}, {dtype = "int64"})
+  local values, inverse, counts = far:unique{return_inverse = true, return_counts = true}
+  t.equal(values:totable(), {-9007199254740992, 0, 3, 9007199254740992})
+  t.equal(inverse:totable(), {1, 3, 4, 3, 1, 2, 3})
+  t.equal(counts:totable(), {2, 1, 3, 1})
+  t.equal(far:unique():totable(), values:totable())
+  for _, n in ipairs{5, 300, 70000} do
+    for _, dtype in ipairs{"int8", "uint8", "int32", "int64", "float32", "float16"} do
+      for _, scale in ipairs{1, dtype == "int64" and 2 ^ 40 or dtype == "int32" and 2 ^ 20 or 3} do
+        local base = pg.range(0, n - 1, {dtype = "int64"}) * 7919 % 37 - (dtype == "uint8" and 0 or 18)
+        local x = (base * scale):to(dtype)
+        local v, at, c = x:unique{return_inverse = true, return_counts = true}
+        local what = dtype .. " " .. n .. " " .. scale
+        t.check(v:index_select(1, at):equal(x), what)
+        t.equal(v, x:unique(), what)
+        t.equal(v:numel(), math.min(n, 37), what)
+        t.equal(c:sum():item(), n, what)
+        if v:numel() > 1 then t.check(v:narrow(1, 2, v:numel() - 1):gt(v:narrow(1, 1, v:numel() - 1)):all():item(), what) end
+      end
+    end
+  end
+  local bools = pg.range(0, 499):gt(100)
+  local kinds, place, count = bools:unique{return_inverse = true, return_counts = true}
+  t.equal(kinds:totable(), {false, true})
+  t.equal(count:totable(), {101, 399})
+  t.check(place:eq(2):equal(bools))
+  t.equal(pg.tensor{nan, 1, nan, 0, -0.0}:unique():numel(), 4)
+  t.equal(pg.tensor({nan, 1, nan, 0, -0.0, 1}, {dtype = "float16"}):unique():numel(), 4)
+end)
+
 t.test("unique returns slices along a dim, with their positions and counts", function()
   local x = pg.tensor{{2, 1, 2}, {1, 9, 1}, {2, 1, 2}, {1, 3, 1}}
   local values, inverse, counts = x:unique{dim = 1, return_inverse = true, return_counts = true}

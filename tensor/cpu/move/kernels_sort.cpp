@@ -84,75 +84,245 @@ WorkVector<int64_t> order_slices(const T* x, const Lines& lines) {
   return order;
 }
 
+// A long array in parts, one a thread.
+struct Parts {
+  int64_t n, count;
+  explicit Parts(int64_t size) : n(size), count(std::clamp<int64_t>(size / kLongLine, 1, num_threads())) {}
+  // Calls f(part, begin, end) for blocks of the parts, those of one part in their order.
+  template <class F>
+  void each(const F& f) const {
+    parallel_parts(count, [&](int64_t first, int64_t last) {
+      for (int64_t p = first; p < last; ++p) {
+        const int64_t start = n * p / count;
+        in_polled_blocks(n * (p + 1) / count - start, 64 << 10,
+                         [&](int64_t begin, int64_t end) { f(p, start + begin, start + end); });
+      }
+    });
+  }
+};
+
+// The least and the greatest of n values; n is at least 1.
 template <class T>
-WorkVector<int64_t> order_elements(const T* x, int64_t n) {
-  LineSorter<Wide> sorter(n, n);
-  const Wide* items = sorter.sort(x, false);
-  WorkVector<int64_t> order(static_cast<size_t>(n));
-  parallel_for(n, kLongLine, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) order[size_t(i)] = items[i].at;
+std::pair<T, T> range_of(const T* x, const Parts& parts) {
+  WorkVector<T> lows(size_t(parts.count), x[0]), highs = lows;
+  parts.each([&](int64_t p, int64_t begin, int64_t end) {
+    T low = lows[size_t(p)], high = highs[size_t(p)];
+    for (int64_t i = begin; i < end; ++i) low = std::min(low, x[i]), high = std::max(high, x[i]);
+    lows[size_t(p)] = low, highs[size_t(p)] = high;
   });
-  return order;
+  return {*std::min_element(lows.begin(), lows.end()), *std::max_element(highs.begin(), highs.end())};
+}
+
+// Adds to counts[v - low] the number of values v, which are those from `low` to low + bins - 1.
+template <class T>
+void count_values(const T* x, const Parts& parts, T low, int64_t bins, int64_t* counts) {
+  const auto count = [=](int64_t* to, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) ++to[uint64_t(x[i]) - uint64_t(low)];
+  };
+  if (parts.count == 1 || bins > parts.n / 4)
+    return in_polled_blocks(parts.n, 1 << 16, [&](int64_t begin, int64_t end) { count(counts, begin, end); });
+  WorkVector<int64_t> own(size_t(parts.count * bins), 0);
+  parts.each([&](int64_t p, int64_t begin, int64_t end) { count(&own[size_t(p * bins)], begin, end); });
+  for (int64_t p = 0; p < parts.count; ++p)
+    for (int64_t i = 0; i < bins; ++i) counts[i] += own[size_t(p * bins + i)];
+}
+
+// What unique returns.
+class Distinct {
+ public:
+  explicit Distinct(const KernelArgs& a)
+      : base(a.attr<int64_t>("index_base")),
+        has_inverse(a.attr<bool>("return_inverse")),
+        has_counts(a.attr<bool>("return_counts")),
+        slices(a.has_attr("dim")),
+        dim(slices ? a.dim("dim", a.in[0].rank()) : 0),
+        lines(slices && a.in[0].rank() ? a.in[0].shape() : Dims{a.in[0].numel()}, dim),
+        a_(a) {}
+  View values(int64_t count) const {
+    Dims shape = slices && a_.in[0].rank() ? a_.in[0].shape() : Dims{count};
+    shape[dim] = count;
+    return a_.allocate(0, shape);
+  }
+  int64_t* inverse() const { return a_.allocate(1, slices ? Dims{lines.n} : a_.in[0].shape()).as<int64_t>(); }
+  int64_t* counts(int64_t count) const { return a_.allocate(has_inverse ? 2 : 1, {count}).as<int64_t>(); }
+
+  const int64_t base;
+  const bool has_inverse, has_counts, slices;
+  const int dim;
+  const Lines lines;
+
+ private:
+  const KernelArgs& a_;
+};
+
+// Finds distinct integers by counting each. Returns false, with nothing done, if their range is too large.
+template <class T>
+bool unique_by_counts(const Distinct& d, const T* x, int64_t n) {
+  const Parts parts(n);
+  const auto [low, high] = range_of(x, parts);
+  const uint64_t span = uint64_t(high) - uint64_t(low);
+  if (span >= uint64_t(n)) return false;
+  const int64_t bins = int64_t(span) + 1;
+  WorkVector<int64_t> table(size_t(bins), 0);  // counts, then numbers of values
+  count_values(x, parts, low, bins, table.data());
+  const int64_t count = bins - std::count(table.begin(), table.end(), 0);
+  T* const values = d.values(count).as<T>();
+  int64_t* const inverse = d.has_inverse ? d.inverse() : nullptr;
+  int64_t* const counts = d.has_counts ? d.counts(count) : nullptr;
+  for (int64_t b = 0, u = 0; b < bins; ++b) {
+    if (table[size_t(b)] == 0) continue;
+    values[u] = T(uint64_t(low) + uint64_t(b));
+    if (counts) counts[u] = table[size_t(b)];
+    table[size_t(b)] = d.base + u++;
+  }
+  if (inverse)
+    parallel_for(n, kLongLine / 4, [&, low = low](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) inverse[i] = table[size_t(uint64_t(x[i]) - uint64_t(low))];
+    });
+  return true;
+}
+
+// An item without a position, for values that are equal only if their bits are.
+struct Bare {
+  uint64_t key;
+  Bare() = default;
+  explicit Bare(uint64_t k) : key(k) {}
+  uint64_t order() const { return key; }
+  bool operator<(const Bare& o) const { return key < o.key; }
+};
+
+WorkVector<int64_t> sorted(const int64_t* x, int64_t n) {
+  WorkVector<Bare> items(size_t(times(2, n)));
+  parallel_for(n, kLongLine / 4, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) items[size_t(i)] = Bare(key_of(x[i]));
+  });
+  const Bare* const in_order = sort_items(items.data(), items.data() + n, n);
+  WorkVector<int64_t> out(static_cast<size_t>(n));
+  parallel_for(n, kLongLine / 4, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) out[size_t(i)] = int64_t(in_order[i].key ^ key_of(int64_t(0)));
+  });
+  return out;
+}
+
+// Returns get(position) for the positions of n values in the order of these.
+template <class R, class T, class Get>
+WorkVector<R> in_order(const T* x, int64_t n, const Get& get) {
+  WorkVector<R> out(static_cast<size_t>(n));
+  visit_item<T>(n, [&](auto tag) {
+    using Item = typename decltype(tag)::type;
+    LineSorter<Item> sorter(n, n);
+    const Item* const items = sorter.sort(x, false);
+    parallel_for(n, kLongLine / 4, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) out[size_t(i)] = get(items[i].position());
+    });
+  });
+  return out;
 }
 
 template <class T>
-void find_unique(const KernelArgs& a, bool neighbors) {
-  const View& x = a.in[0];
-  const T* from = x.as<T>();
-  const bool slices = a.has_attr("dim");
-  const int dim = slices ? a.dim("dim", x.rank()) : 0;
-  Lines lines(slices && x.rank() ? x.shape() : Dims{x.numel()}, dim);
-  const bool empty = x.numel() == 0;  // no element to compare or copy, whatever the number of slices, which are equal
-  if (empty) lines.outer = 0;
-  const int64_t n = lines.n, inner = lines.inner, base = a.attr<int64_t>("index_base");
-  const int64_t compared = empty ? std::min<int64_t>(n, 1) : n;
-  const bool elements = lines.outer * inner == 1;
+WorkVector<T> sorted(const T* x, int64_t n) {
+  return in_order<T>(x, n, [x](int64_t i) { return x[i]; });
+}
+
+// NaN is not equal to NaN. Comparing halves by their keys converts none.
+template <class T>
+bool same_value(T a, T b) {
+  if constexpr (std::is_arithmetic_v<T>) return a == b;
+  const auto key = key_of(a);
+  return key == key_of(b) && key != 0xffff0000u;
+}
+
+// Finds the runs of equal values among n of them, which are x[order[i]], or x[i] if `order` is null. NaN is not equal
+// to NaN.
+template <class T>
+void find_runs(const Distinct& d, const T* x, const int64_t* order, int64_t n) {
+  const Parts parts(n);
+  const auto place = [=](int64_t i) { return order ? order[i] : i; };
+  const auto starts = [=](int64_t i) { return i == 0 || !same_value(x[place(i)], x[place(i - 1)]); };
+  WorkVector<int64_t> next(size_t(parts.count), 0);  // the runs that start before a part
+  parts.each([&](int64_t p, int64_t begin, int64_t end) {
+    int64_t own = 0;
+    for (int64_t i = begin; i < end; ++i) own += starts(i);
+    next[size_t(p)] += own;
+  });
+  int64_t count = 0;
+  for (int64_t& at : next) count += std::exchange(at, count);
+  T* const values = d.values(count).template as<T>();
+  int64_t* const inverse = d.has_inverse ? d.inverse() : nullptr;
+  int64_t* const counts = d.has_counts ? d.counts(count) : nullptr;
+  parts.each([&](int64_t p, int64_t begin, int64_t end) {
+    int64_t u = next[size_t(p)];
+    for (int64_t i = begin; i < end; ++i) {
+      if (starts(i)) {
+        values[u] = x[place(i)];
+        if (counts) counts[u] = i;
+        ++u;
+      }
+      if (inverse) inverse[place(i)] = u - 1 + d.base;
+    }
+    next[size_t(p)] = u;
+  });
+  for (int64_t u = 0; counts && u < count; ++u) counts[u] = (u + 1 < count ? counts[u + 1] : n) - counts[u];
+}
+
+// Finds distinct slices. Without elements there is nothing to compare or copy, whatever the number of slices, which are
+// equal.
+template <class T>
+void unique_slices(const Distinct& d, const T* x, bool neighbors, bool empty) {
+  const int64_t n = d.lines.n, inner = d.lines.inner, outer = empty ? 0 : d.lines.outer;
   WorkVector<int64_t> order;
-  if (!neighbors && !empty) order = elements ? order_elements(from, n) : order_slices(from, lines);
+  if (!neighbors && !empty) order = order_slices(x, d.lines);
   const auto place = [at = order.empty() ? nullptr : order.data()](int64_t i) { return at ? at[i] : i; };
   Poller poll;
   const auto same = [&](int64_t p, int64_t q) {  // NaN is not equal to NaN
-    for (int64_t o = 0; o < lines.outer; ++o, poll(inner))
-      if (!std::equal(from + (o * n + p) * inner, from + (o * n + p + 1) * inner, from + (o * n + q) * inner))
-        return false;
+    for (int64_t o = 0; o < outer; ++o, poll(inner))
+      if (!std::equal(x + (o * n + p) * inner, x + (o * n + p + 1) * inner, x + (o * n + q) * inner)) return false;
     return true;
   };
+  const int64_t compared = empty ? std::min<int64_t>(n, 1) : n;
   WorkVector<int64_t> starts(size_t(compared + 1));
   int64_t count = 0;
   for (int64_t i = 0; i < compared; ++i, poll()) {
     starts[size_t(count)] = i;  // kept if i is one
-    const int64_t p = place(i), q = i ? place(i - 1) : p;
-    count += i == 0 || !(elements ? from[p] == from[q] : same(p, q));
+    count += i == 0 || !same(place(i), place(i - 1));
   }
   starts[size_t(count)] = n;
-  Dims shape = slices && x.rank() ? x.shape() : Dims{count};
-  shape[dim] = count;
-  const View values = a.allocate(0, shape);
-  for (int64_t o = 0; o < lines.outer; ++o)
-    for (int64_t u = 0; u < count; ++u, poll(inner)) {
-      const T* slice = from + (o * n + place(starts[size_t(u)])) * inner;
-      T* to = values.as<T>() + (o * count + u) * inner;
-      for (int64_t i = 0; i < inner; ++i) to[i] = slice[i];
-    }
-  int next = 1;
-  if (a.attr<bool>("return_inverse")) {
-    const View inverse = a.allocate(next++, slices ? Dims{n} : x.shape());
-    if (empty) std::fill_n(inverse.as<int64_t>(), inverse.numel(), base);
+  T* const values = d.values(count).template as<T>();
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t u = 0; u < count; ++u, poll(inner))
+      std::copy_n(x + (o * n + place(starts[size_t(u)])) * inner, inner, values + (o * count + u) * inner);
+  if (d.has_inverse) {
+    int64_t* const inverse = d.inverse();
+    if (empty) std::fill_n(inverse, d.slices ? n : 0, d.base);
     for (int64_t u = 0; u < count && !empty; ++u)
-      for (int64_t i = starts[size_t(u)]; i < starts[size_t(u + 1)]; ++i, poll())
-        inverse.as<int64_t>()[place(i)] = u + base;
+      for (int64_t i = starts[size_t(u)]; i < starts[size_t(u + 1)]; ++i, poll()) inverse[place(i)] = u + d.base;
   }
-  if (!a.attr<bool>("return_counts")) return;
-  const View counts = a.allocate(next, {count});
-  for (int64_t u = 0; u < count; ++u) counts.as<int64_t>()[u] = starts[size_t(u + 1)] - starts[size_t(u)];
+  if (!d.has_counts) return;
+  int64_t* const counts = d.counts(count);
+  for (int64_t u = 0; u < count; ++u) counts[u] = starts[size_t(u + 1)] - starts[size_t(u)];
 }
 
+template <class T>
+void find_unique(const KernelArgs& a, bool neighbors) {
+  const Distinct d(a);
+  const T* const x = a.in[0].as<const T>();
+  const int64_t n = a.in[0].numel();
+  if (n == 0 || d.lines.outer * d.lines.inner != 1) return unique_slices(d, x, neighbors, n == 0);
+  if (neighbors) return find_runs(d, x, nullptr, n);
+  if constexpr (std::is_integral_v<T>)
+    if (unique_by_counts(d, x, n)) return;
+  if (d.has_inverse)
+    find_runs(d, x, in_order<int64_t>(x, n, [](int64_t i) { return i; }).data(), n);
+  else
+    find_runs(d, sorted(x, n).data(), nullptr, n);
+}
+
+template <bool neighbors>
 void unique_kernel(const KernelArgs& a) {
-  visit_dtype(a.in[0].dtype(), [&](auto tag) { find_unique<typename decltype(tag)::type>(a, false); });
-}
-
-void unique_consecutive_kernel(const KernelArgs& a) {
-  visit_dtype(a.in[0].dtype(), [&](auto tag) { find_unique<typename decltype(tag)::type>(a, true); });
+  visit_dtype(a.in[0].dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    find_unique<std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>>(a, neighbors);
+  });
 }
 
 void bincount_kernel(const KernelArgs& a) {
@@ -161,22 +331,8 @@ void bincount_kernel(const KernelArgs& a) {
   WorkVector<int64_t> memory(x.dtype() == DType::kInt64 ? 0 : size_t(n));
   if (!memory.empty()) convert(x.dtype(), x.data, DType::kInt64, memory.data(), n);
   const std::span<const int64_t> labels(memory.empty() ? x.as<const int64_t>() : memory.data(), size_t(n));
-  const int64_t parts = std::clamp<int64_t>(n / kLongLine, 1, num_threads());
-  const auto in_parts = [&](const auto& f) {  // of the labels
-    parallel_parts(parts, [&](int64_t first, int64_t last) {
-      for (int64_t p = first; p < last; ++p)
-        in_polled_blocks(n * (p + 1) / parts - n * p / parts, 64 << 10,
-                         [&](int64_t begin, int64_t end) { f(p, n * p / parts + begin, n * p / parts + end); });
-    });
-  };
-  WorkVector<int64_t> lows(size_t(parts), base), highs(size_t(parts), base - 1);
-  in_parts([&](int64_t p, int64_t begin, int64_t end) {
-    int64_t low = lows[size_t(p)], high = highs[size_t(p)];
-    for (int64_t i = begin; i < end; ++i)
-      low = std::min(low, labels[size_t(i)]), high = std::max(high, labels[size_t(i)]);
-    lows[size_t(p)] = low, highs[size_t(p)] = high;
-  });
-  const int64_t low = *std::min_element(lows.begin(), lows.end()), high = *std::max_element(highs.begin(), highs.end());
+  const Parts parts(n);
+  const auto [low, high] = n ? range_of(labels.data(), parts) : std::pair(base, base - 1);
   constexpr int64_t kMost = int64_t(1) << 40;
   if (low < base || high - base >= kMost) {
     const auto bad = [&](int64_t label) { return label < base || label - base >= kMost; };
@@ -186,19 +342,7 @@ void bincount_kernel(const KernelArgs& a) {
   }
   const View out = a.allocate(0, {std::max(a.attr<int64_t>("minlength"), high - base + 1)});
   zero_bytes(out.data, out.numel() * size_of(out.dtype()));
-  if (!weights) {
-    const int64_t bins = out.numel();
-    const auto count = [&](int64_t* counts, int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) ++counts[labels[size_t(i)] - base];
-    };
-    if (parts == 1 || bins > n / 4)
-      return in_polled_blocks(n, 1 << 16, [&](int64_t begin, int64_t end) { count(out.as<int64_t>(), begin, end); });
-    WorkVector<int64_t> counts(size_t(parts * bins), 0);
-    in_parts([&](int64_t p, int64_t begin, int64_t end) { count(&counts[size_t(p * bins)], begin, end); });
-    for (int64_t p = 0; p < parts; ++p)
-      for (int64_t i = 0; i < bins; ++i) out.as<int64_t>()[i] += counts[size_t(p * bins + i)];
-    return;
-  }
+  if (!weights) return count_values(labels.data(), parts, base, out.numel(), out.as<int64_t>());
   Poller poll;
   for (int64_t i = 0; i < n; ++i, poll()) {
     const int64_t bin = labels[size_t(i)] - base;
@@ -312,11 +456,11 @@ void add_sort_kernels(Registry& r) {
       {"sort", sort_kernel},
       {"argsort", argsort_kernel},
       {"topk", topk_kernel},
-      {"unique", unique_kernel},
+      {"unique", unique_kernel<false>},
       {"bincount", bincount_kernel},
       {"bin_counts", bin_counts_kernel},
       {"searchsorted", searchsorted_kernel},
-      {"unique_consecutive", unique_consecutive_kernel},
+      {"unique_consecutive", unique_kernel<true>},
   };
   r.add_kernels(0, kRows);
 }

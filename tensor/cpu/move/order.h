@@ -71,15 +71,19 @@ class PolledOrder {
   Poller& poller_;
 };
 
+// Calls f(TypeTag<Item>{}) for the items of n values.
+template <class T, class F>
+void visit_item(int64_t n, F&& f) {
+  if constexpr (sizeof(key_of(T())) == 4)
+    if (n <= int64_t(0xffffffff)) return f(TypeTag<Packed>{});
+  f(TypeTag<Wide>{});
+}
+
 // Calls f(TypeTag<T>{}, TypeTag<Item>{}) for the dtype and the size of x.
 template <class F>
 void visit_items(const View& x, F&& f) {
-  visit_dtype(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (sizeof(key_of(T())) == 4)
-      if (x.numel() <= int64_t(0xffffffff)) return f(tag, TypeTag<Packed>{});
-    f(tag, TypeTag<Wide>{});
-  });
+  visit_dtype(x.dtype(),
+              [&](auto tag) { visit_item<typename decltype(tag)::type>(x.numel(), [&](auto item) { f(tag, item); }); });
 }
 
 // Reads one line after another: where it is, or a copy without gaps.

@@ -89,6 +89,15 @@ void sort_long_line(Item* items, Item* spare, int64_t n) {
   });
 }
 
+// Sorts n items that are in the order of their positions. The result is in `items` or in `spare`, as is returned.
+template <class Item>
+const Item* sort_items(Item* items, Item* spare, int64_t n) {
+  if (n >= kLongLine) return sort_long_line(items, spare, n), items;
+  if (n >= 128) return sort_by_digits(items, spare, n);
+  std::sort(items, items + n);  // counting digits would cost more
+  return items;
+}
+
 // Whether one of the values may come before `limit`. No NaN shows that it does not.
 template <size_t count, class T>
 bool any_before(const T* values, T limit, bool descending) {
@@ -201,10 +210,8 @@ class LineSorter {
     parallel_for(n_, kLongLine / 4, [=](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) items[i] = item_of<Item>(values, i, descending);
     });
-    if (n_ >= kLongLine) return sort_long_line(items, items + n_, n_), items;
-    if (n_ >= 128) return sort_by_digits(items, items + n_, n_);
-    // Counting digits would cost more.
-    if (keep_ < n_) std::nth_element(items, items + keep_, items + n_);
+    if (n_ >= 128 || keep_ == n_) return sort_items(items, items + n_, n_);
+    std::nth_element(items, items + keep_, items + n_);
     std::sort(items, items + keep_);
     return items;
   }
