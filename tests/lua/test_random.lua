@@ -50,6 +50,22 @@ t.test("permutations count from index_base", function()
   t.equal(pg.randperm(0).shape, {0})
 end)
 
+t.test("multinomial without replacement takes each element once, and the heavy ones first", function()
+  for _, n in ipairs{1, 7, 100, 3000} do
+    local p = pg.range(0, 2999) % 5
+    local order = pg.multinomial(p:gt(0):to("float32"):expand(3, 3000), math.min(n, 2400))
+    for row = 1, 3 do
+      t.equal(order[row]:unique():numel(), math.min(n, 2400))
+      t.check(p:index_select(1, order[row]):gt(0):all():item(), "an element of weight 0")
+    end
+  end
+  t.equal(pg.multinomial(pg.ones(50), 50):sort(), pg.range(1, 50, {dtype = "int64"}))
+  local heavy = pg.ones(2000):mul(1e-6)
+  heavy[77] = 1
+  local first = pg.multinomial(heavy:expand(200, 2000), 2):select(2, 1)
+  t.check(first:eq(77):count_nonzero():item() > 190)
+end)
+
 t.test("multinomial", function()
   local p = pg.tensor{{0, 1, 3}, {1, 0, 0}}
   local drawn = pg.multinomial(p, 2000, {replacement = true})

@@ -41,7 +41,11 @@ struct Counts {
 class Weights {
  public:
   Weights(const KernelArgs& a, int64_t choices)
-      : a_(a), n_(a.attr<int64_t>("n")), base_(a.attr<int64_t>("index_base")), w_(size_t(choices)), keys_(w_.size()) {}
+      : a_(a),
+        n_(a.attr<int64_t>("n")),
+        base_(a.attr<int64_t>("index_base")),
+        w_(size_t(choices)),
+        sums_(a.attr<bool>("replacement") ? w_.size() : 0) {}
 
   // Reads a row in double precision. Returns whether the weights are finite and at least 0, and enough above 0.
   bool read(int64_t row, int64_t fewest) {
@@ -70,43 +74,56 @@ class Weights {
   void draw_with_replacement(int64_t row) {
     double sum = 0;
     in_polled_blocks(int64_t(w_.size()), 1 << 16, [&](int64_t begin, int64_t end) {
-      sum = add_up(&w_[size_t(begin)], end - begin, sum, &keys_[size_t(begin)]);
+      sum = add_up(&w_[size_t(begin)], end - begin, sum, &sums_[size_t(begin)]);
     });
     size_t last = w_.size() - 1;
     while (last > 0 && w_[last] == 0) --last;
     int64_t* const out = a_.out[0].as<int64_t>() + row * n_;
     over_bits(a_.attr<RandomKey>("generator"), row * n_, n_, [&](int64_t begin, int64_t end, const uint64_t* random) {
       for (int64_t k = begin; k < end; ++k) {
-        const auto at = std::upper_bound(keys_.begin(), keys_.end(), unit(random[k - begin]) * sum);
-        out[k] = int64_t(std::min(size_t(at - keys_.begin()), last)) + base_;
+        const auto at = std::upper_bound(sums_.begin(), sums_.end(), unit(random[k - begin]) * sum);
+        out[k] = int64_t(std::min(size_t(at - sums_.begin()), last)) + base_;
       }
     });
   }
 
-  // Takes the n smallest of -log(u) / w (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006).
+  // Takes the n smallest of -log(1 - u) / w (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006).
+  // As -log(1 - u) is at least u, most elements need no logarithm once some keys are known.
   void draw_without_replacement(int64_t row) {
+    constexpr double kRounding = 1 + 1e-9;  // more than what the keys and the bound are rounded by
+    constexpr int64_t kSpare = 16;
     const int64_t choices = int64_t(w_.size());
-    over_bits(a_.attr<RandomKey>("generator"), row * choices, choices,
-              [&](int64_t begin, int64_t end, const uint64_t* random) {
-                for (int64_t i = begin; i < end; ++i) {
-                  const double w = w_[size_t(i)];
-                  keys_[size_t(i)] = w > 0 ? -std::log1p(-unit(random[i - begin])) / w : 0;
-                }
-              });
-    WorkVector<std::pair<double, int64_t>> items;
-    items.reserve(size_t(nonzero_));
+    double bound = std::numeric_limits<double>::infinity();  // on the keys of further elements
     Poller poll;
-    for (size_t i = 0; i < w_.size(); ++i, poll())
-      if (w_[i] > 0) items.emplace_back(keys_[i], int64_t(i));
-    const std::less<std::pair<double, int64_t>> less;
-    std::partial_sort(items.begin(), items.begin() + n_, items.end(), PolledOrder(less, poll));
-    for (int64_t k = 0; k < n_; ++k) a_.out[0].as<int64_t>()[row * n_ + k] = items[size_t(k)].second + base_;
+    const std::less<Item> less;
+    const PolledOrder order(less, poll);
+    const auto drop_others = [&] {
+      std::nth_element(items_.begin(), items_.begin() + (n_ - 1), items_.end(), order);
+      items_.resize(size_t(n_));
+      bound = items_.back().first * kRounding;
+    };
+    items_.clear();
+    in_polled_blocks(choices, kPart, [&](int64_t begin, int64_t end) {
+      uint64_t random[kPart];
+      write_bits(a_.attr<RandomKey>("generator"), row * choices + begin, end - begin, random);
+      for (int64_t i = begin; i < end; ++i) {
+        const double w = w_[size_t(i)], u = unit(random[i - begin]);
+        if (!(w > 0) || u > bound * w) continue;
+        items_.emplace_back(-std::log1p(-u) / w, i);
+        if (int64_t(items_.size()) >= 2 * n_ + kSpare) drop_others();
+      }
+    });
+    if (int64_t(items_.size()) > n_) drop_others();
+    std::sort(items_.begin(), items_.end(), order);
+    for (int64_t k = 0; k < n_; ++k) a_.out[0].as<int64_t>()[row * n_ + k] = items_[size_t(k)].second + base_;
   }
 
  private:
   const KernelArgs& a_;
   const int64_t n_, base_;
-  WorkVector<double> w_, keys_;
+  using Item = std::pair<double, int64_t>;  // key and element
+  WorkVector<double> w_, sums_;
+  WorkVector<Item> items_;  // those of a row that may be among its first
   int64_t nonzero_ = 0;
 };
 
