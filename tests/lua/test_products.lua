@@ -155,3 +155,18 @@ t.test("a linear layer has the same bits in inference, in training, and for any 
   end
   pg.set_num_threads(threads)
 end)
+
+t.test("products of whole numbers with vectors, whatever the layout", function()
+  for _, dtype in ipairs{"int64", "int32", "uint8"} do
+    for _, size in ipairs{{1, 1}, {3, 5}, {70, 33}, {300, 257}} do
+      local rows, columns = size[1], size[2]
+      local a = (pg.range(0, rows * columns - 1, {dtype = "int64"}) * 31 % 17 - (dtype == "uint8" and 0 or 8)):to(dtype):reshape(rows, columns)
+      local x = (pg.range(0, columns - 1, {dtype = "int64"}) * 13 % 11):to(dtype)
+      local expected = (a * x):sum(2):to(dtype)
+      t.equal(a:mv(x), expected)
+      t.equal(a:t():contiguous():t():mv(x), expected)
+      t.equal(a:t():contiguous():t():matmul(x:reshape(columns, 1):expand(columns, 2)), expected:reshape(rows, 1):expand(rows, 2))
+      t.equal(a:t():contiguous():t():mv(x:reshape(columns, 1):repeat_interleave(2, 2):select(2, 1)), expected)
+    end
+  end
+end)

@@ -106,17 +106,31 @@ template <class T>
 void multiply_integers(int64_t count, cpu::BatchStrides s, const Product& p, const T* a, const T* b, T* c) {
   const int64_t a_row = p.a.transposed ? 1 : p.a.ld, a_step = p.a.transposed ? p.a.ld : 1;
   const int64_t b_row = p.b.transposed ? 1 : p.b.ld, b_step = p.b.transposed ? p.b.ld : 1;
-  Poller poll;
   constexpr int64_t kFewColumns = 4, kSmall = 512;  // where vectors of columns gain nothing
-  if (p.n < kFewColumns || p.m * p.n * p.k < kSmall) {
+  constexpr int64_t kStep = 256;                    // rows that a thread takes at least, of those next to each other
+  if (p.n == 1 && a_row == 1 && p.m * p.k >= kSmall) {  // the transposed product has vectors of columns
     for (int64_t q = 0; q < count; ++q, a += s.a, b += s.b, c += s.c)
-      for (int64_t i = 0; i < p.m; ++i)
-        for (int64_t j = 0; j < p.n; ++j, poll(p.k)) {
-          uint64_t sum = 0;
-          for (int64_t l = 0; l < p.k; ++l)
-            sum += uint64_t(a[i * a_row + l * a_step]) * uint64_t(b[l * b_row + j * b_step]);
-          c[i * p.n + j] = static_cast<T>(sum);
-        }
+      parallel_for((p.m + kStep - 1) / kStep, 10'000 / (kStep * p.k + 1) + 1, [&](int64_t begin, int64_t end) {
+        in_polled_blocks(std::min(end * kStep, p.m) - begin * kStep, kStep, [&](int64_t from, int64_t to) {
+          const int64_t first = begin * kStep + from;
+          cpu::multiply_integers(sizeof(T), to - from, p.k, b, b_row, a + first, a_step, c + first);
+        });
+      });
+    return;
+  }
+  Poller poll;
+  if (p.n < kFewColumns || p.m * p.n * p.k < kSmall) {
+    for (int64_t q = 0; q < count; ++q, a += s.a, b += s.b, c += s.c, poll(p.m))
+      parallel_for(p.m, 10'000 / (p.n * p.k + 1) + 1, [&](int64_t begin, int64_t end) {
+        Poller each;
+        for (int64_t i = begin; i < end; ++i)
+          for (int64_t j = 0; j < p.n; ++j, each(p.k)) {
+            uint64_t sum = 0;
+            for (int64_t l = 0; l < p.k; ++l)
+              sum += uint64_t(a[i * a_row + l * a_step]) * uint64_t(b[l * b_row + j * b_step]);
+            c[i * p.n + j] = static_cast<T>(sum);
+          }
+      });
     return;
   }
   const bool copies = p.b.transposed || p.b.ld != p.n;
@@ -128,7 +142,7 @@ void multiply_integers(int64_t count, cpu::BatchStrides s, const Product& p, con
     parallel_for(p.m, 100'000 / std::max<int64_t>(p.n * p.k, 1) + 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         poll_kernel();
-        cpu::multiply_integers(sizeof(T), p.n, p.k, a + i * a_row, a_step, right, c + i * p.n);
+        cpu::multiply_integers(sizeof(T), p.n, p.k, a + i * a_row, a_step, right, p.n, c + i * p.n);
       }
     });
   }
