@@ -67,6 +67,38 @@ t.test("the number of threads does not change a bit", function()
   for i, y in ipairs(all()) do t.check(y:equal(one[i]), "result " .. i) end
 end)
 
+t.test("sums of any size are the same on any number of threads, of converted and repeated elements too", function()
+  local function each(f)
+    for _, n in ipairs{1, 2, 3, 31, 4097} do
+      for _, rows in ipairs{1, 5, 257, 3001} do
+        if n * rows < 2e6 then f(rows, n) end
+      end
+    end
+    f(7, 20000)
+    f(20000, 7)
+    f(1, 100003)
+    f(70000, 1)
+  end
+  each(function(rows, n)
+    local x = (pg.range(0, rows * n - 1, {dtype = "int64"}) % 7 - 3):reshape(rows, n)
+    local function all(dtype)
+      local v = x:to(dtype)
+      return {v:sum(), v:sum(1), v:sum(2), v:amax(2), v:any(2), v:select(1, 1):reshape(1, n):expand(rows, n):sum(2), v:narrow(2, 1, 1):expand(rows, n):sum(2)}
+    end
+    local expected = all("int64")
+    for _, dtype in ipairs{"float32", "float64", "int32", "float16"} do
+      if dtype ~= "float16" or rows * n < 300 then
+        for threads = 1, 2 do
+          pg.set_num_threads(threads)
+          for k, y in ipairs(all(dtype)) do
+            t.check(y:to("int64"):equal(expected[k]:to("int64")), ("%s %d x %d, %d threads, result %d"):format(dtype, rows, n, threads, k))
+          end
+        end
+      end
+    end
+  end)
+end)
+
 t.test("extremes: NaN wins, infinities, first of equals, indices", function()
   local x = pg.tensor({1, nan, 3, -inf})
   t.check(x:amax():isnan():item())

@@ -8,12 +8,11 @@
 #include "tensor/cpu/move/transpose_simd.h"
 #include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/shared_grain.h"
 #include "tensor/parallel.h"
 
 namespace pg::cpu {
 namespace {
-
-constexpr int64_t kParallelBytes = 256 << 10;  // of work per task: about 10 µs of copying
 
 // The dims to walk, outermost first. Dims of size 1 are dropped, and adjacent dims that form one run are merged.
 struct Layout {
@@ -127,7 +126,7 @@ class PlaneCopy {
   void run() const {
     int64_t total = 1;
     for (int i = 0; i < inner_; ++i) total *= l_.size[i];
-    parallel_for(total, kParallelBytes / (row_ * int64_t(sizeof(T))), [&](int64_t begin, int64_t end) {
+    parallel_for(total, shared_grain(row_ * int64_t(sizeof(T))), [&](int64_t begin, int64_t end) {
       const bool together = copy_ && outer_ > 0 && rows_ <= kFewRows && row_ * sizeof(T) <= kShortRowBytes;
       Walk walk(l_, outer_, begin / rows_);
       int64_t row = begin % rows_;
@@ -177,7 +176,7 @@ void copy_rows(const Layout& l, const T* from, T* to) {
   const int64_t row = l.size[inner];
   int64_t total = row;
   for (int i = 0; i < inner; ++i) total *= l.size[i];
-  parallel_for(total, kParallelBytes / sizeof(T), [&](int64_t begin, int64_t end) {
+  parallel_for(total, shared_grain(sizeof(T)), [&](int64_t begin, int64_t end) {
     Walk walk(l, inner, begin / row);
     int64_t at = begin % row;
     for (int64_t left = end - begin; left > 0; walk.advance(1), at = 0) {
@@ -209,7 +208,7 @@ void copy_transposed(const Layout& l, int run, const T* from, T* to) {
   const int64_t strip = columns <= few ? long_side : line, strips = (rows + strip - 1) / strip;
   const int64_t pieces = (columns + long_side - 1) / long_side, tasks = strips * pieces;
   const int64_t task_bytes = std::min(rows, strip) * std::min(columns, long_side) * int64_t(sizeof(T));
-  parallel_for(outer * tasks, kParallelBytes / 2 / task_bytes + 1, [&](int64_t begin, int64_t end) {
+  parallel_for(outer * tasks, kGrainBytes / task_bytes + 1, [&](int64_t begin, int64_t end) {
     Walk walk(outer_dims, outer_rank, begin / tasks);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i % tasks / pieces * strip, column = i % pieces * long_side;
@@ -262,13 +261,13 @@ void copy_strided(const View& from, void* to) {
 }
 
 void copy_bytes(void* to, const void* from, int64_t bytes) {
-  parallel_for(bytes, kParallelBytes, [&](int64_t begin, int64_t end) {
+  parallel_for(bytes, kGrainBytes, [&](int64_t begin, int64_t end) {
     std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, end - begin);
   });
 }
 
 void zero_bytes(void* to, int64_t bytes) {
-  parallel_for(bytes, kParallelBytes,
+  parallel_for(bytes, kGrainBytes,
                [&](int64_t begin, int64_t end) { std::memset(static_cast<char*>(to) + begin, 0, end - begin); });
 }
 
@@ -278,7 +277,7 @@ void fill_number(DType dtype, void* to, int64_t n, double number) {
     using T = typename decltype(tag)::type;
     T value;
     store_number(dtype, &value, number);
-    parallel_for(n, kParallelBytes / sizeof(T), [&](int64_t begin, int64_t end) {
+    parallel_for(n, shared_grain(sizeof(T)), [&](int64_t begin, int64_t end) {
       std::fill(static_cast<T*>(to) + begin, static_cast<T*>(to) + end, value);
     });
   });
@@ -305,7 +304,7 @@ void convert(DType from_type, const void* from, DType to_type, void* to, int64_t
   const int64_t size = size_of(from_type), to_size = size_of(to_type);
   if (from_type == to_type) return copy_bytes(to, from, n * size);
   const ConvertFn run = converter(from_type, to_type);
-  parallel_for(n, kParallelBytes / (size + to_size), [&](int64_t begin, int64_t end) {
+  parallel_for(n, shared_grain(std::max(size, to_size)), [&](int64_t begin, int64_t end) {
     run(end - begin, static_cast<const char*>(from) + begin * size, 1, static_cast<char*>(to) + begin * to_size);
   });
 }

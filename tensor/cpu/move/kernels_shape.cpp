@@ -9,6 +9,7 @@
 #include "tensor/cpu/move/runs_simd.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/shared_grain.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
@@ -163,7 +164,7 @@ class RowPadder {
 
   void run() const {
     const int64_t most = (16 << 10) / (n_ * int64_t(sizeof(T))) + 1;  // rows that stay in the cache
-    parallel_for(map_.row_count(), 4 * most, [&](int64_t begin, int64_t end) {
+    parallel_for(map_.row_count(), shared_grain(n_ * int64_t(sizeof(T))), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin, count; row < end; row += count) {
         count = map_.together(row, std::min(most, end - row));
         const int64_t offset = map_.source_row(row);
@@ -242,7 +243,7 @@ void pad_backward_kernel(const KernelArgs& a) {
   for (int d = 0; d < out.rank() - int(pad.size() / 2) && d < out.rank() - 1; ++d) apart *= out.size(d);
   const int64_t rows = map.row_count() / apart;
   auto run = [&](auto* sums, auto load) {
-    parallel_for(apart, (16 << 10) / (rows * map.row_size()) + 1,
+    parallel_for(apart, shared_grain(rows * map.row_size() * int64_t(sizeof(float))),
                  [&](int64_t begin, int64_t end) { pad_backward_rows(map, dy, sums, begin * rows, end * rows, load); });
   };
   if (out.dtype() == DType::kFloat32)
@@ -290,7 +291,7 @@ void triangle_kernel(const KernelArgs& a) {
   const int64_t rows = in.size(in.rank() - 2), columns = in.size(in.rank() - 1), size = size_of(in.dtype());
   if (in.numel() == 0) return;
   const int64_t diagonal = a.attr<int64_t>("diagonal") + (lower ? 1 : 0);
-  parallel_for(in.numel() / columns, (64 << 10) / (columns * size) + 1, [&](int64_t begin, int64_t end) {
+  parallel_for(in.numel() / columns, shared_grain(columns * size), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t cut = std::clamp<int64_t>(i % rows + diagonal, 0, columns) * size, row = i * columns * size;
       char* to = out.as<char>() + row;

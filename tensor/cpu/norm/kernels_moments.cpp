@@ -10,17 +10,18 @@
 #include "tensor/cpu/norm/tiles.h"
 #include "tensor/cpu/half.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/shared_grain.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
 namespace pg::cpu {
 namespace {
 
-constexpr int64_t kGrain = 64 << 10;   // elements that make a thread worthwhile
-constexpr int64_t kChunk = 128 << 10;  // elements per part when threads share one output
-constexpr int64_t kBlock = 4096;       // elements that fit the cache
-constexpr int64_t kTile = 1024;        // columns per tile
-constexpr int64_t kRows = 64;          // rows of a tile that fit the cache
+constexpr int64_t kGrain = kGrainBytes / int64_t(sizeof(float));  // elements
+constexpr int64_t kChunk = 128 << 10;                             // elements per part when threads share one output
+constexpr int64_t kBlock = 4096;                                  // elements that fit the cache
+constexpr int64_t kTile = 1024;                                   // columns per tile
+constexpr int64_t kRows = 64;                                     // rows of a tile that fit the cache
 
 // A contiguous input as outer x n x inner, where n counts the reduced elements. It is copied when the reduced dims are
 // not adjacent.

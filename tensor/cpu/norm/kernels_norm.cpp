@@ -8,6 +8,7 @@
 #include "tensor/cpu/norm/stream.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/shared_grain.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 using namespace cpu;
 
-constexpr int64_t kGrain = 16 << 10;  // elements that make a thread worthwhile
+constexpr int64_t kGrain = kGrainBytes / int64_t(sizeof(float)), kTile = 16 << 10;  // elements
 
 int64_t row_length(const KernelArgs& a) {
   int64_t n = 1;
@@ -73,7 +74,7 @@ void row_norm_dw(const KernelArgs& a) {
   const T *mean = a.in[1].as<const T>(), *rstd = a.in[2].as<const T>();
   const bool centered = a.attr<bool>("centered");
   const NormLoops<H> loops = norm_loops<H>();
-  const int64_t step = std::clamp<int64_t>(8 * kGrain / std::max<int64_t>(n, 1), 16, 1024),
+  const int64_t step = std::clamp<int64_t>(8 * kTile / std::max<int64_t>(n, 1), 16, 1024),
                 chunks = (rows + step - 1) / step;
   WorkVector<T> sums(size_t(chunks * n * 2), T(0));
   parallel_parts(chunks, [&](int64_t begin, int64_t end) {

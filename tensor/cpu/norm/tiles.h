@@ -5,6 +5,7 @@
 
 #include "tensor/cpu/norm/softmax_simd.h"
 #include "tensor/cpu/reduce/lines.h"
+#include "tensor/cpu/shared_grain.h"
 #include "tensor/parallel.h"
 
 namespace pg::cpu {
@@ -18,7 +19,7 @@ inline int64_t tile_width(int64_t n) {
 // of that width at position o of the outer dims.
 template <class Rows, class Columns>
 void over_lines(int64_t outer, int64_t n, int64_t inner, int64_t width, const Rows& rows, const Columns& columns) {
-  constexpr int64_t kElements = 16 << 10;  // make a thread worthwhile
+  constexpr int64_t kElements = kGrainBytes / int64_t(sizeof(float));
   if (inner == 1)
     return parallel_for(outer, kElements / std::max<int64_t>(n, 1) + 1,
                         [&](int64_t begin, int64_t end) { rows(begin, end - begin); });

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "tensor/cpu/pointwise/tile_machine.h"
+#include "tensor/cpu/shared_grain.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 #include "tensor/thread_end.h"
@@ -119,7 +120,8 @@ void run_one_op(const KernelArgs& args, const SpanRow& row, DType compute, const
     slot.code = std::make_unique<const TiledBody>(body_of(args, compute, params), layout);
     slot.key = key;
   }
-  run_tiles(*slot.code, layout, is_plain(*slot.code, layout), true, args.in, args.out);
+  const int64_t bytes = args.out[0].numel() * std::max<int64_t>(size_of(compute), size_of(args.out[0].dtype()));
+  run_tiles(*slot.code, layout, bytes < kGrainBytes / 2 && is_plain(*slot.code, layout), true, args.in, args.out);
 }
 
 // clamp without one of its bounds. Without both, x bounds itself.
@@ -187,9 +189,10 @@ void run_pointwise(const KernelArgs& args, const SpanRow& row) {
       direct = false;
   }
   if (!direct) return run_one_op(args, row, compute, params);
-  if (n * row.cost < kFewestSplit) return fn(n, out.data, in, scalars, params);
   const int64_t out_size = size_of(out.dtype());
-  parallel_for(n, kGrainPicoseconds / row.cost, [&](int64_t begin, int64_t end) {
+  const int64_t grain = shared_grain(std::max<int64_t>(out_size, size_of(compute)), row.cost);
+  if (n < grain / 2) return fn(n, out.data, in, scalars, params);
+  parallel_for(n, grain, [&](int64_t begin, int64_t end) {
     const void* part[kMaxSpanInputs];
     for (size_t k = 0; k < args.in.size(); ++k)
       part[k] = static_cast<const char*>(in[k]) + (scalars >> k & 1 ? 0 : begin * size_of(args.in[k].dtype()));

@@ -6,6 +6,7 @@
 
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/shared_grain.h"
 #include "tensor/cpu/pointwise/tile_gather.h"
 #include "tensor/cpu/pointwise/tile_code.h"
 #include "tensor/parallel.h"
@@ -44,11 +45,12 @@ class TileRun {
     run_scalars();
     if (!m_.totals.empty()) return reduce();
     if (layout_.size == 0 || program_.levels[2].instructions.empty()) return;
-    if (layout_.size * (code_->cost + 1) <= kFewestSplit) return Worker(*this).process(0, layout_.size);
+    // A program of several ops shares by its work, a call of one op as all such calls do.
+    const int64_t cost = code_->cost + 1, elements = exact_ ? shared_grain(largest(), cost) : kGrainPicoseconds / cost;
+    if (layout_.size <= elements / 2) return Worker(*this).process(0, layout_.size);
     choose_streaming();
     const int64_t unit = unit_elements();
-    const int64_t grain = kGrainPicoseconds / (code_->cost + 1) / unit + 1;
-    parallel_for((layout_.size + unit - 1) / unit, grain, [&](int64_t begin, int64_t end) {
+    parallel_for((layout_.size + unit - 1) / unit, elements / unit + 1, [&](int64_t begin, int64_t end) {
       Worker worker(*this);
       worker.process(begin * unit, std::min(end * unit, layout_.size));
       if (streaming_) finish_streams();
@@ -69,6 +71,13 @@ class TileRun {
  private:
   void run_scalars() {
     if (!program_.levels[0].instructions.empty()) run_code(program_.levels[0], table_, 1, false);
+  }
+
+  // The bytes of an element of the largest operand.
+  int64_t largest() const {
+    int64_t size = 0;
+    for (const Moving& m : moving_) size = std::max(size, m.size);
+    return size;
   }
 
   // An operand whose address depends on the position.
@@ -438,13 +447,13 @@ class TileRun {
 
   // Few rows with much work each: partial totals of parts of fixed size, joined in order.
   void reduce_in_chunks(int64_t rows, int64_t row) {
-    const int64_t chunks = (row + kReduceChunk - 1) / kReduceChunk;
+    const int64_t size = reduce_chunk(row), chunks = (row + size - 1) / size;
     std::vector<Totals> partial(size_t(rows * chunks), initial());
-    parallel_for(rows * chunks, grain(kReduceChunk), [&](int64_t begin, int64_t end) {
+    parallel_for(rows * chunks, grain(size), [&](int64_t begin, int64_t end) {
       Worker worker(*this);
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t first = i % chunks * kReduceChunk;
-        add(worker, partial[size_t(i)], i / chunks * row + first, std::min(kReduceChunk, row - first));
+        const int64_t first = i % chunks * size;
+        add(worker, partial[size_t(i)], i / chunks * row + first, std::min(size, row - first));
       }
       if (streaming_) finish_streams();
     });

@@ -7,6 +7,7 @@
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/register.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/shared_grain.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 
@@ -165,7 +166,7 @@ void extremes(const T* x, const Lines& lines, int64_t base, T* values, int64_t* 
       at[j] += base;
     }
   };
-  constexpr int64_t kWork = 64 << 10, kLongRow = 64 << 10, kStrip = 64;  // columns
+  constexpr int64_t kWork = cpu::kGrainBytes / int64_t(sizeof(float)), kLongRow = 64 << 10, kStrip = 64;  // columns
   if (inner == 1 && n > kLongRow) {
     extremes_of_long_rows<kMax>(x, n, outer, indices);
     for (int64_t o = 0; o < outer; ++o) finish(o, 0, 1);

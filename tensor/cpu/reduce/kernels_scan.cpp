@@ -9,6 +9,7 @@
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/reduce/reduce_simd.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/shared_grain.h"
 #include "tensor/cpu/wrap.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
@@ -46,7 +47,7 @@ void over_columns(const Lines& lines, const F& f) {
   constexpr int64_t kWide = 2 << 10;  // elements
   const int64_t tiles = (lines.inner + kTile - 1) / kTile, width = std::min(kTile, lines.inner);
   const int64_t share = lines.inner >= kWide ? tiles : 1, parts = tiles / share;  // tiles per part
-  parallel_for(lines.outer * share, (32 << 10) / std::max<int64_t>(lines.n * width * parts, 1) + 1,
+  parallel_for(lines.outer * share, shared_grain(lines.n * width * parts * int64_t(sizeof(float))),
                [&](int64_t begin, int64_t end) {
                  for (int64_t i = begin * parts; i < end * parts; ++i) {
                    const int64_t first = i % tiles * kTile;
@@ -60,7 +61,7 @@ void over_columns(const Lines& lines, const F& f) {
 template <class F>
 void over_lines(const Lines& lines, const F& f) {
   const int64_t groups = (lines.outer + kLinesAtOnce - 1) / kLinesAtOnce;
-  parallel_for(groups, (32 << 10) / std::max<int64_t>(lines.n * kLinesAtOnce, 1) + 1, [&](int64_t begin, int64_t end) {
+  parallel_for(groups, shared_grain(lines.n * kLinesAtOnce * int64_t(sizeof(float))), [&](int64_t begin, int64_t end) {
     for (int64_t g = begin; g < end; ++g) {
       const int64_t first = g * kLinesAtOnce, count = std::min(kLinesAtOnce, lines.outer - first);
       if (count == kLinesAtOnce) {

@@ -5,6 +5,7 @@
 #include "tensor/cpu/half.h"
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/shared_grain.h"
 #include "tensor/parallel.h"
 #include "tensor/small_vector.h"
 
@@ -183,6 +184,26 @@ class Reducer {
     }
   }
 
+  // Combines each of n runs at equal distances into a total of its own. Short ones that are converted share a buffer.
+  void add_even_runs(Total* totals, int64_t in_offset, int64_t n, int64_t distance) const {
+    if (direct_) return loops_.runs(totals, at(in_offset), inner_.size, n, distance);
+    alignas(64) char buffer[kRunBlock * 8];
+    const int64_t size = inner_.size, most = kRunBlock / size;
+    if (most < 2) {
+      for (int64_t k = 0; k < n; ++k) add_run(totals + k, in_offset + k * distance, size);
+      return;
+    }
+    for (int64_t k = 0, m; k < n; k += m, totals += m, in_offset += m * distance) {
+      m = std::min(most, n - k);
+      if (distance == size * inner_.in_stride)
+        fetch_(at(in_offset), inner_.in_stride, m * size, buffer);
+      else
+        for (int64_t i = 0; i < m; ++i)
+          fetch_(at(in_offset + i * distance), inner_.in_stride, size, buffer + i * size * size_of(compute_));
+      loops_.runs(totals, buffer, size, m, size);
+    }
+  }
+
   // Combines the runs at all reduced positions. Runs at equal distances share one call.
   void add_runs(Total* total, int64_t in_offset) const {
     if (!direct_ || reduced_.empty()) {
@@ -203,9 +224,11 @@ class Reducer {
 
   void reduce_inner() const {
     const int64_t work = reduced_count_ * inner_.size;
-    if (reduces_in_chunks(kept_count_, work)) return reduce_inner_in_chunks();
-    if (direct_ && reduced_.empty() && !kept_.empty()) return reduce_rows_of_runs();
-    parallel_for(kept_count_, kGrain / work + 1, [&](int64_t begin, int64_t end) {
+    constexpr int64_t kLongRun = 4 << 10, kMuchWork = 256 << 10;  // short runs are cheaper in batches
+    if (reduces_in_chunks(kept_count_, work) && (inner_.size >= kLongRun || work > kMuchWork))
+      return reduce_inner_in_chunks();
+    if (reduced_.empty() && !kept_.empty()) return reduce_rows_of_runs();
+    parallel_for(kept_count_, grain(work), [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k) {
         const Place place = place_of(kept_, k);
         Total total = loops_.init;
@@ -218,30 +241,31 @@ class Reducer {
   // One run per output, with outputs at equal distances: many runs share one call.
   void reduce_rows_of_runs() const {
     const Axis& last = kept_[kept_.size() - 1];
-    const int64_t batches = (last.size + kBatch - 1) / kBatch;
-    parallel_for(kept_count_ / last.size * batches, kGrain / (inner_.size * std::min(kBatch, last.size)) + 1,
-                 [&](int64_t begin, int64_t end) {
-                   Total totals[kBatch];
-                   for (int64_t k = begin; k < end; ++k) {
-                     const int64_t first = k % batches * kBatch, n = std::min(kBatch, last.size - first);
-                     const Place place = place_of(kept_, k / batches * last.size + first);
-                     std::fill(totals, totals + n, loops_.init);
-                     loops_.runs(totals, at(place.in), inner_.size, n, last.in_stride);
-                     store(place.out, last.out_stride, totals, n);
-                   }
-                 });
+    const int64_t batch = std::clamp<int64_t>((8 << 10) / inner_.size, 1, std::min(kBatch, last.size));
+    const int64_t batches = (last.size + batch - 1) / batch;
+    parallel_for(kept_count_ / last.size * batches, grain(inner_.size * batch), [&](int64_t begin, int64_t end) {
+      Total totals[kBatch];
+      for (int64_t k = begin; k < end; ++k) {
+        const int64_t first = k % batches * batch, n = std::min(batch, last.size - first);
+        const Place place = place_of(kept_, k / batches * last.size + first);
+        std::fill(totals, totals + n, loops_.init);
+        add_even_runs(totals, place.in, n, last.in_stride);
+        store(place.out, last.out_stride, totals, n);
+      }
+    });
   }
 
   // Few outputs with much work each: partial totals over chunks of fixed size, combined in order.
   void reduce_inner_in_chunks() const {
-    const int64_t pieces = (inner_.size + kChunk - 1) / kChunk;  // per run
+    const int64_t chunk = std::min(reduce_chunk(reduced_count_ * inner_.size), inner_.size);
+    const int64_t pieces = (inner_.size + chunk - 1) / chunk;  // per run
     const int64_t chunks = reduced_count_ * pieces;
     WorkVector<Total> partial(kept_count_ * chunks, loops_.init);
-    parallel_for(int64_t(partial.size()), kGrain / std::min(kChunk, inner_.size) + 1, [&](int64_t begin, int64_t end) {
+    parallel_for(int64_t(partial.size()), grain(chunk), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t first = i % pieces * kChunk, r = i / pieces % reduced_count_;
+        const int64_t first = i % pieces * chunk, r = i / pieces % reduced_count_;
         const int64_t offset = place_of(kept_, i / chunks).in + place_of(reduced_, r).in + first * inner_.in_stride;
-        add_run(&partial[i], offset, std::min(kChunk, inner_.size - first));
+        add_run(&partial[i], offset, std::min(chunk, inner_.size - first));
       }
     });
     for (int64_t k = 0; k < kept_count_; ++k) {
@@ -308,7 +332,7 @@ class Reducer {
     const int64_t width = std::min(inner_.size, kReduceTile);
     if (reduces_in_chunks(tasks, reduced_count_ * width)) return reduce_outer_in_chunks();
     const PlainRows plain = rows_without_totals();
-    parallel_for(tasks, kGrain / (reduced_count_ * width) + 1, [&](int64_t begin, int64_t end) {
+    parallel_for(tasks, grain(reduced_count_ * width), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t first = i % tiles * kReduceTile, n = std::min(kReduceTile, inner_.size - first);
         Place place = place_of(kept_, i / tiles);
@@ -371,9 +395,10 @@ class Reducer {
 
   void reduce_outer_in_chunks() const {
     const int64_t width = inner_.size, tiles = (width + kReduceTile - 1) / kReduceTile;
-    const int64_t rows = std::max<int64_t>(1, kChunk / width), chunks = (reduced_count_ + rows - 1) / rows;
+    const int64_t rows = std::max<int64_t>(64, reduce_chunk(reduced_count_ * width) / width),
+                  chunks = (reduced_count_ + rows - 1) / rows;
     WorkVector<Total> partial(kept_count_ * chunks * width, loops_.init);
-    parallel_for(kept_count_ * chunks, kGrain / (rows * width) + 1, [&](int64_t begin, int64_t end) {
+    parallel_for(kept_count_ * chunks, grain(rows * width), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t r = i % chunks * rows;
         const Place place = place_of(kept_, i / chunks);
@@ -391,7 +416,8 @@ class Reducer {
     }
   }
 
-  static constexpr int64_t kChunk = kReduceChunk, kGrain = kReduceGrain;
+  int64_t grain(int64_t elements) const { return shared_grain(elements * size_of(in_type_)); }
+
   static constexpr int64_t kBatch = 256;  // outputs that are stored together
 
   Reduction reduction_;

@@ -1,5 +1,7 @@
 // Reductions of strided arrays over any set of dims.
 #pragma once
+#include <algorithm>
+
 #include "tensor/cpu/reduce/lines.h"
 #include "tensor/cpu/reduce/reduce_simd.h"
 #include "tensor/kernel.h"
@@ -32,11 +34,13 @@ void reduce(const View& in, uint32_t mask, const View& out, const Reduction& red
 void store_totals(DType to, void* out, int64_t stride, const Total* totals, int64_t n, DType from,
                   const Reduction& reduction);
 
-inline constexpr int64_t kReduceChunk = 128 << 10;  // elements per partial total, when there are few outputs
-inline constexpr int64_t kReduceGrain = 128 << 10;  // elements that make a thread worthwhile
-
-// Whether `outputs` totals of `work` elements each are computed from partial totals.
-inline bool reduces_in_chunks(int64_t outputs, int64_t work) { return outputs < 16 && work > 2 * kReduceChunk; }
+// Whether `outputs` totals of `work` elements each are computed from partial totals, of chunks of so many elements, so
+// that threads can share them.
+inline bool reduces_in_chunks(int64_t outputs, int64_t work) { return outputs < 16 && work >= 32 << 10; }
+inline int64_t reduce_chunk(int64_t work) {
+  constexpr int64_t kStep = 8 << 10, kMost = 128 << 10;
+  return std::clamp<int64_t>(work / 64 / kStep * kStep, kStep, kMost);
+}
 
 // Parts of the family, called by add_reduce_kernels.
 void add_scan_kernels(Registry& registry);
