@@ -5,33 +5,17 @@
 
 #include "tensor/arguments.h"
 #include "tensor/cpu/half.h"
+#include "tensor/cpu/move/index_simd.h"
 #include "tensor/cpu/move/row_sums.h"
 #include "tensor/cpu/move/scatter.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/shared_grain.h"
 #include "tensor/cpu/wrap.h"
 
 namespace pg {
 namespace cpu {
 
 namespace {
-
-template <class I>
-bool all_inside(const I* values, int64_t begin, int64_t end, int64_t low, int64_t high, int64_t negative_low) {
-  // Mostly no value is negative: then the distances from both ends decide, of which one has its sign bit set outside,
-  // also where the other one wraps around.
-  uint64_t outside = 0;
-  for (int64_t i = begin; i < end; ++i) {
-    const auto v = uint64_t(int64_t(values[i]));
-    outside |= (v - uint64_t(low)) | (uint64_t(high) - v);
-  }
-  if (int64_t(outside) >= 0) return true;
-  bool bad = false;  // the exact test
-  for (int64_t i = begin; i < end; ++i) {
-    const int64_t v = int64_t(values[i]);
-    bad |= v > high || (v < low && (v >= 0 || v < negative_low));
-  }
-  return !bad;
-}
 
 // Whether all values of an index are positions. Looks at values that a stride of 0 repeats once.
 bool fit_between(const View& index, int64_t low, int64_t high, int64_t negative_low) {
@@ -47,11 +31,10 @@ bool fit_between(const View& index, int64_t low, int64_t high, int64_t negative_
     data = copy.data();
   }
   std::atomic<bool> fine{true};
-  visit_dtype(index.dtype(), [&](auto tag) {
-    using I = typename decltype(tag)::type;
-    parallel_for(once.numel(), 64 << 10, [&](int64_t begin, int64_t end) {
-      if (!all_inside(static_cast<const I*>(data), begin, end, low, high, negative_low)) fine = false;
-    });
+  const int64_t size = size_of(index.dtype());
+  parallel_for(once.numel(), 64 << 10, [&](int64_t begin, int64_t end) {
+    const char* const values = static_cast<const char*>(data) + begin * size;
+    if (!all_inside(index.dtype(), values, end - begin, low, high, negative_low)) fine = false;
   });
   return fine;
 }
@@ -70,7 +53,7 @@ void check_positions(const KernelArgs& a, size_t input, int64_t size, bool negat
   WorkVector<int64_t> values(size_t(index.numel()));
   assign_block(index, DType::kInt64, index.shape(), values.data(), contiguous_strides(index.shape()));
   int64_t i = 0;
-  while (all_inside(values.data(), i, i + 1, low, high, negative_low)) ++i;
+  while (all_inside(DType::kInt64, &values[size_t(i)], 1, low, high, negative_low)) ++i;
   const std::string range = size == 0 ? "no index values: the dim is empty"
                                       : fmt::format("index values from {} to {}{}", low, high,
                                                     negative ? fmt::format(" or -{} to -1", size) : "");
@@ -102,7 +85,7 @@ void gather_run(T* to, const T* from, int64_t x_step, int64_t step, P position, 
 template <class T, class P>
 void gather_rows(const Along& along, const T* x, const Dims& index_strides, P position, T* out) {
   const int64_t x_step = along.strides.back(), index_step = index_strides.back();
-  parallel_for(along.rows, kGrain / along.row + 1, [&](int64_t begin, int64_t end) {
+  parallel_for(along.rows, shared_grain(along.row * int64_t(sizeof(int64_t))), [&](int64_t begin, int64_t end) {
     RowWalk<2> walk(along.shape, {along.strides, index_strides}, begin);
     for (int64_t r = begin; r < end; ++r, walk.next()) {
       const T* from = x + walk.offset[0];
@@ -235,7 +218,7 @@ void scatter_kernel(const KernelArgs& a) {
 // out[o][j] = x[o][position(j)], for rows of `bytes` bytes.
 template <class P>
 void select_rows(const Lines& x, int64_t count, P position, const char* from, char* to, int64_t bytes) {
-  parallel_for(x.outer * count, (64 << 10) / bytes + 1, [&](int64_t begin, int64_t end) {
+  parallel_for(x.outer * count, shared_grain(bytes), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       std::memcpy(to + i * bytes, from + (i / count * x.n + position(i % count)) * bytes, size_t(bytes));
   });
@@ -251,7 +234,7 @@ void select_in_lines(const Lines& x, int64_t count, P position, const T* from, T
   for (int64_t j = 0; j < count; ++j) at[size_t(j)] = position(j);
   const int64_t* const places = at.data();
   constexpr int64_t kFew = 8;
-  parallel_for(x.outer, kGrain / count + 1, [&](int64_t begin, int64_t end) {
+  parallel_for(x.outer, shared_grain(count * int64_t(sizeof(int64_t))), [&](int64_t begin, int64_t end) {
     if (count > kFew)
       for (int64_t o = begin; o < end; ++o)
         for (int64_t j = 0; j < count; ++j) to[o * count + j] = from[o * x.n + places[j]];
@@ -266,7 +249,7 @@ void select_in_lines(const Lines& x, int64_t count, P position, const T* from, T
 template <class T, class P>
 void select_elements(const Lines& x, int64_t count, P position, const T* from, T* to) {
   if (x.outer >= kManyLines && count <= kGrain) return select_in_lines(x, count, position, from, to);
-  parallel_for(x.outer * count, kGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(x.outer * count, shared_grain(sizeof(int64_t)), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end;) {
       const int64_t o = i / count, stop = std::min(end, (o + 1) * count);
       for (; i < stop; ++i) to[i] = from[o * x.n + position(i - o * count)];
