@@ -1,4 +1,6 @@
 // Sums, means and maxima of bags of embeddings.
+#include <algorithm>
+
 #include "tensor/ops/index.h"
 #include "tensor/ops/reduce_rules.h"
 
@@ -6,6 +8,7 @@ namespace pg {
 namespace {
 
 constexpr uint16_t kBags = 1 << int(DType::kInt64);
+constexpr uint16_t kComputed = 1 << int(DType::kFloat32) | 1 << int(DType::kFloat64);
 const AttrDef kLast = {"include_last_offset", AttrKind::kBool, false, "offsets ends with the end of the last bag"};
 const AttrDef kLength = {"length", AttrKind::kInt, {}, "number of positions", false, 0};
 const AttrDef kCount = {"bags", AttrKind::kInt, {}, "number of bags", false, 0};
@@ -48,13 +51,63 @@ void infer_embedding_bag(Infer& c) {
   c.output(c.dtype(1), {bag_count(c, c.shape(0), c.inputs()[2]), c.shape(1)[1]});
 }
 
+// --- sum_rows ---
+
+Var zeros(const Rule& c, const Var& like, Dims shape) {
+  const Type type = {like.dtype(), like.value().device(), std::move(shape)};
+  return c.wrap(c.context().interpreter->filled(c.context(), type, 0));
+}
+
+void infer_sum_rows(Infer& c) {
+  c.require_rank(0, 2);
+  c.require_rank(1, 1);
+  for (size_t i : {size_t(2), size_t(3)})
+    if (c.has(i) && !(c.shape(i) == c.shape(1))) c.bad_input(i, "the shape of from, " + to_string(c.shape(1)));
+  if (c.has(3) && c.dtype(3) != c.dtype(0)) c.bad_input(3, "the dtype of x");
+  c.output(c.dtype(0), {c.attr<int64_t>("count"), c.shape(0)[1]});
+}
+
+Var sum_rows(const Var& x, const Var& from, const Var& to, const Var& factor, int64_t count) {
+  return call<"sum_rows">({x, from, to, factor}, {{"count", count}});
+}
+
+// The rows of x at `places`, with zeros for places outside.
+Var picked_rows(const Rule& c, const Var& x, const Var& places) {
+  const int64_t rows = x.shape()[0], count = places.numel();
+  if (rows == 0) return zeros(c, x, {count, x.shape()[1]});
+  const AttrList base = {{"index_base", int64_t(0)}};
+  const Var inside = call<"logical_and">(call<"ge">(places, 0.0), call<"lt">(places, double(rows)));
+  const Var picked = call<"embedding">(call<"clamp">(places, 0.0, double(rows - 1)), x, base);
+  return call<"where">(reshaped(inside, {count, 1}), picked, 0.0);
+}
+
+std::vector<Var> decompose_sum_rows(Rule& c) {
+  const Var x = c.in(0), to = c.in(2);
+  const int64_t count = c.attr<int64_t>("count");
+  Var rows = picked_rows(c, x, c.in(1));
+  if (c.has(3)) rows = rows * reshaped(c.in(3), {to.numel(), 1});
+  const Var outside = call<"logical_or">(call<"lt">(to, 0.0), call<"gt">(to, double(count)));
+  const Var all = call<"index_add">(zeros(c, x, {count + 1, x.shape()[1]}), call<"where">(outside, double(count), to),
+                                    rows, {{"dim", int64_t(1)}, {"index_base", int64_t(0)}});
+  return {call<"narrow">(all, {{"dim", int64_t(1)}, {"start", int64_t(1)}, {"length", count}})};
+}
+
+Var grad_summed_rows(Vjp& c) { return sum_rows(c.dy(), c.in(2), c.in(1), c.in(3), c.input(0).shape()[0]); }
+Var grad_row_factors(Vjp& c) {
+  return call<"sum">(picked_rows(c, c.dy(), c.in(2)) * picked_rows(c, c.in(0), c.in(1)), {{"dim", Ints{2}}});
+}
+
+// --- embedding_bag ---
+
 // The number of the bag of each index, from 0 on. Indices that are padding belong to bag `count`, which is dropped.
 Var bag_numbers(const Rule& c, const Var& indices, int64_t count) {
   const int64_t length = indices.numel();
   Var bags;
   if (c.in(0).rank() == 2) {
     Value list = make_array(Type{DType::kInt64, {}, {length}});
-    for (int64_t i = 0; i < length; ++i) static_cast<int64_t*>(list.array().data())[i] = i / c.in(0).shape()[1];
+    const int64_t size = c.in(0).shape()[1];
+    for (int64_t b = 0; b < count && size > 0; ++b)
+      std::fill_n(static_cast<int64_t*>(list.array().data()) + b * size, size, b);
     bags = c.wrap(to_device(c.context(), list, indices.value().device()));
   } else {
     bags = call<"bag_numbers">(c.in(2), {{"length", length},
@@ -67,20 +120,7 @@ Var bag_numbers(const Rule& c, const Var& indices, int64_t count) {
   return call<"where">(call<"eq">(indices, double(padding)), double(count), bags);
 }
 
-Var zeros_of(const Rule& c, Dims shape) {
-  const Type type = {c.in(1).dtype(), c.in(1).value().device(), std::move(shape)};
-  return c.wrap(c.context().interpreter->filled(c.context(), type, 0));
-}
-
-Var added_up(const Rule& c, const Var& bags, const Var& rows, int64_t count) {
-  Dims shape = rows.shape();
-  shape[0] = count + 1;
-  const Var all = call<"index_add">(zeros_of(c, shape), bags, rows, {{"dim", int64_t(1)}, {"index_base", int64_t(0)}});
-  return call<"narrow">(all, {{"dim", int64_t(1)}, {"start", int64_t(1)}, {"length", count}});
-}
-
-Var largest(const Rule& c, const Var& bags, const Var& rows, int64_t count) {
-  if (rows.shape()[0] == 0) return added_up(c, bags, rows, count);
+Var largest(const Var& bags, const Var& rows, int64_t count) {
   const Var index = call<"bag_argmax">(call<"detach">(rows), bags, {{"bags", count}});
   const Var picked =
       call<"gather">(rows, call<"maximum">(index, 0.0), {{"dim", int64_t(1)}, {"index_base", int64_t(0)}});
@@ -92,19 +132,18 @@ std::vector<Var> decompose_embedding_bag(Rule& c) {
   const Var indices = reshaped(read_positions(c, c.in(0), "indices", c.in(1).shape()[0], base), {c.in(0).numel()});
   const int64_t count = bag_count(c, c.in(0).shape(), c.input(2));
   const std::string& mode = c.attr<std::string>("mode");
-  Var rows = call<"embedding">(indices, c.in(1), {{"index_base", int64_t(0)}});
-  if (c.has(3)) rows = rows * reshaped(c.in(3), {indices.numel(), 1});
-  if (c.in(0).rank() == 2 && indices.numel() > 0 && !c.has_attr("padding_idx") && mode != "max") {  // bags of one size
-    const int64_t size = c.in(0).shape()[1];
-    const Var sum = call<"sum">(reshaped(rows, {count, size, rows.shape()[1]}), {{"dim", Ints{2}}});
-    return {mode == "sum" ? sum : sum / double(size)};
-  }
   const Var bags = bag_numbers(c, indices, count);
-  if (mode == "max") return {largest(c, bags, rows, count)};
-  const Var sum = added_up(c, bags, rows, count);
-  if (mode == "sum") return {sum};
-  const Type ones = {rows.dtype(), rows.value().device(), {indices.numel(), 1}};
-  const Var sizes = added_up(c, bags, c.wrap(c.context().interpreter->filled(c.context(), ones, 1)), count);
+  if (mode == "max" && indices.numel() > 0) {
+    const Var rows = call<"embedding">(indices, c.in(1), {{"index_base", int64_t(0)}});
+    return {largest(bags, rows, count)};
+  }
+  const Var sum = sum_rows(c.in(1), indices, bags, c.has(3) ? reshaped(c.in(3), {indices.numel()}) : Var(), count);
+  if (mode != "mean") return {sum};
+  if (c.in(0).rank() == 2 && !c.has_attr("padding_idx"))
+    return {sum / double(std::max<int64_t>(c.in(0).shape()[1], 1))};
+  const Type one = {sum.dtype(), sum.value().device(), {1, 1}};
+  const Var ones = c.wrap(c.context().interpreter->filled(c.context(), one, 1));
+  const Var sizes = sum_rows(ones, call<"zeros_like">(bags), bags, Var(), count);
   return {sum / call<"maximum">(sizes, 1.0)};
 }
 
@@ -139,6 +178,17 @@ void add_embedding_bag_ops(Registry& r) {
        .infer = infer_embedding_bag,
        .decompose = decompose_embedding_bag,
        .traits = kWidens},
+      {.name = "sum_rows",
+       .doc =
+           "Row i of the result is the sum of the rows of x at the positions `from` whose element of `to` is i, with "
+           "the factors `factor` if given. Positions count from 0; those outside are skipped.",
+       .example = "return 0",
+       .inputs = {{"x", kComputed}, {"from", kBags}, {"to", kBags}, {"factor", kComputed, Arity::kOptional}},
+       .attrs = {{"count", AttrKind::kInt, {}, "rows of the result", false, 0}},
+       .infer = infer_sum_rows,
+       .vjp = {grad_summed_rows, nullptr, nullptr, grad_row_factors},
+       .decompose = decompose_sum_rows,
+       .traits = kHidden},
       {.name = "bag_numbers",
        .doc = "The number of the bag of each of `length` positions, from 0 on, when bags start at `offsets`.",
        .example = "return 0",
@@ -150,7 +200,7 @@ void add_embedding_bag_ops(Registry& r) {
        .doc = "For each bag and column the position of the largest element among the rows of x in that bag; -1 for an "
               "empty bag. Rows whose bag number is out of range do not count.",
        .example = "return 0",
-       .inputs = {{"x", uint16_t(1 << int(DType::kFloat32) | 1 << int(DType::kFloat64))}, {"bag", kBags}},
+       .inputs = {{"x", kComputed}, {"bag", kBags}},
        .attrs = {kCount},
        .infer = infer_bag_argmax,
        .traits = kHidden | kNoGrad},

@@ -242,6 +242,41 @@ t.test("embedding_bag", function()
   t.equal(pg.embedding_bag(i - 1, weight, starts - 1, {mode = "sum", index_base = 0}):totable(), bag{mode = "sum"})
 end)
 
+t.test("embedding_bag sums long bags, and rows in any order for the gradient", function()
+  local rows, columns, count = 50, 37, 2000
+  local weight = (pg.range(0, rows * columns - 1) % 13 - 6):reshape(rows, columns)
+  local i = pg.range(0, count - 1, {dtype = "int64"}) * 7919 % rows + 1
+  local starts = whole{1, 4, 4, 1000, 1001, 1300, 2000}
+  local factors = pg.range(0, count - 1) % 3 - 1
+  local function reference(w, f)
+    local gathered, out = w:index_select(1, i), {}
+    if f then gathered = gathered * f:reshape(count, 1) end
+    local s = starts:totable()
+    s[#s + 1] = count + 1
+    for b = 1, #s - 1 do out[b] = gathered:narrow(1, s[b], s[b + 1] - s[b]):sum(1) end
+    return pg.stack(out)
+  end
+  local scale = (pg.range(0, 7 * columns - 1) % 5):reshape(7, columns)
+  for threads = 1, 2 do
+    pg.set_num_threads(threads)
+    for _, f in ipairs{false, factors} do
+      local function bags(w, g) return pg.embedding_bag(i, w, starts, "sum", g or nil) end
+      local gradients = {}
+      for k, make in ipairs{bags, reference} do
+        local w, g = weight:clone():attach_grad(), f and f:clone():attach_grad()
+        local y = pg.record(function() return make(w, g) end)
+        t.equal(y, reference(weight, f))
+        pg.record(function() return (make(w, g) * scale):sum() end):backward()
+        gradients[k] = {w.grad, g and g.grad}
+      end
+      t.equal(gradients[1][1], gradients[2][1])
+      if f then t.equal(gradients[1][2], gradients[2][2]) end
+    end
+    t.close(pg.embedding_bag(i, weight, starts), reference(weight) / pg.tensor{3, 1, 996, 1, 299, 700, 1}:reshape(7, 1), {rtol = 1e-5, atol = 1e-5})
+    t.equal(pg.embedding_bag(i:reshape(4, 500), weight, {mode = "sum"}), weight:index_select(1, i):reshape(4, 500, columns):sum(2))
+  end
+end)
+
 t.test("embedding_bag of no indices has a gradient and checks its offsets, in programs too", function()
   local none = pg.zeros({0}, {dtype = "int64"})
   for _, mode in ipairs{"sum", "mean", "max"} do

@@ -76,6 +76,10 @@ return function(pg, f)
       {args = {labels{1, 3, 0}, weight, labels{0, 2, 3}}, attrs = {include_last_offset = true, index_base = 0}},
     },
     _bag_numbers = {{args = {labels{1, 3, 3}}, attrs = {length = 4}}, {args = {labels{0, 2, 4}}, attrs = {length = 4, include_last_offset = true, index_base = 0}}},
+    _sum_rows = {
+      {args = {weight, labels{0, 2, 2, 4}, labels{0, 0, 1, 3}}, attrs = {count = 4}},
+      {args = {weight, labels{1, 9, 2, -1, 1}, labels{2, 0, 0, 1, 5}, f{5}}, attrs = {count = 3}},
+    },
     _bag_argmax = {{args = {f{4, 2}, labels{0, 2, 0, 3}}, attrs = {bags = 3}}},
     _read_positions = {{args = {labels({{1, 3}, {2, 2}}, "uint8")}, attrs = {size = 3, op = "embedding_bag", argument = "indices"}}},
     scaled_dot_product_attention = {{args = {f{2, 4, 3, 2}, f{2, 2, 5, 2}, f{2, 1, 5, 3}}, attrs = {enable_gqa = true}}},

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tensor/cpu/move/index.h"
+#include "tensor/cpu/move/sum_rows_simd.h"
 #include "tensor/cpu/register.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
@@ -94,6 +95,7 @@ void add_bag_kernels(Registry& r) {
       {"bag_numbers", bag_numbers_kernel},
       {"bag_argmax", bag_argmax_kernel},
       {"read_positions", read_positions_kernel},
+      {"sum_rows", cpu::sum_rows},
   };
   r.add_kernels(0, kRows);
 }
