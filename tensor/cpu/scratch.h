@@ -64,7 +64,9 @@ class Scratch {
 void* allocate_counted(Bytes bytes);
 void release_counted(void* data);
 
-// The allocator of WorkVector: like the scratch memory above, but without an order of the scopes.
+// The allocator of WorkVector: like the scratch memory above, but without an order of the scopes. Here smaller pieces
+// are buffers too: malloc would take their pages from the system and return them each time.
+constexpr size_t kPooledWork = size_t(64) << 10;
 template <class T>
 struct WorkAllocator {
   using value_type = T;
@@ -75,7 +77,7 @@ struct WorkAllocator {
 
   T* allocate(size_t n) {
     const Bytes bytes = Bytes::of(int64_t(n), sizeof(T));
-    if (bytes.count() < kCountedScratch) return static_cast<T*>(::operator new(bytes.count()));
+    if (bytes.count() < kPooledWork) return static_cast<T*>(::operator new(bytes.count()));
     return static_cast<T*>(allocate_counted(bytes));
   }
   template <class U>
@@ -83,7 +85,7 @@ struct WorkAllocator {
     ::new (static_cast<void*>(at)) U;
   }
   void deallocate(T* data, size_t n) {
-    if (n * sizeof(T) < kCountedScratch)
+    if (n * sizeof(T) < kPooledWork)
       ::operator delete(data);
     else
       release_counted(data);
