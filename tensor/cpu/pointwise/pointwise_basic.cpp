@@ -37,14 +37,15 @@ HWY_INLINE int64_t convert_vectors(int64_t, const From*, To*) {
 
 template <class From, class To>
 void convert_span(int64_t n, const void* from, int64_t stride, void* to) {
-  const From* in = static_cast<const From*>(from);
+  using Read = std::conditional_t<std::is_same_v<From, bool>, uint8_t, From>;  // see unary_span
+  const Read* in = static_cast<const Read*>(from);
   To* out = static_cast<To*>(to);
   if (stride == 1) {
     const int64_t done = convert_vectors(n, in, out);
     PERIGEE_INDEPENDENT
-    for (int64_t i = done; i < n; ++i) out[i] = f::convert_one<To>(in[i]);
+    for (int64_t i = done; i < n; ++i) out[i] = f::convert_one<To>(static_cast<From>(in[i]));
   } else {
-    for (int64_t i = 0; i < n; ++i) out[i] = f::convert_one<To>(in[i * stride]);
+    for (int64_t i = 0; i < n; ++i) out[i] = f::convert_one<To>(static_cast<From>(in[i * stride]));
   }
 }
 
