@@ -81,7 +81,12 @@ void fetch(const char* p, int64_t stride, int64_t n, void* buffer) {
   C* to = static_cast<C*>(buffer);
   if constexpr (std::is_same_v<S, Half> || std::is_same_v<S, BFloat16>)
     if (stride == 1) return to_float(from, to, n);
-  for (int64_t i = 0; i < n; ++i) to[i] = C(from[i * stride]);
+  if (stride == 0)
+    std::fill_n(to, n, C(*from));
+  else if (stride == 1)
+    for (int64_t i = 0; i < n; ++i) to[i] = C(from[i]);
+  else
+    for (int64_t i = 0; i < n; ++i) to[i] = C(from[i * stride]);
 }
 
 Fetch fetch_for(DType t) {
@@ -330,7 +335,8 @@ class Reducer {
   void reduce_outer() const {
     const int64_t tiles = (inner_.size + kReduceTile - 1) / kReduceTile, tasks = kept_count_ * tiles;
     const int64_t width = std::min(inner_.size, kReduceTile);
-    if (reduces_in_chunks(tasks, reduced_count_ * width)) return reduce_outer_in_chunks();
+    const int64_t work = reduced_count_ * width;
+    if (reduces_in_chunks(tasks, work) && tasks * work >= grain(1) / 2) return reduce_outer_in_chunks();
     const PlainRows plain = rows_without_totals();
     parallel_for(tasks, grain(reduced_count_ * width), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
