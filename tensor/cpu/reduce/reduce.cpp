@@ -246,7 +246,7 @@ class Reducer {
   // One run per output, with outputs at equal distances: many runs share one call.
   void reduce_rows_of_runs() const {
     const Axis& last = kept_[kept_.size() - 1];
-    const int64_t batch = std::clamp<int64_t>((8 << 10) / inner_.size, 1, std::min(kBatch, last.size));
+    const int64_t batch = std::clamp<int64_t>((16 << 10) / inner_.size, 1, std::min(kBatch, last.size));
     const int64_t batches = (last.size + batch - 1) / batch;
     parallel_for(kept_count_ / last.size * batches, grain(inner_.size * batch), [&](int64_t begin, int64_t end) {
       Total totals[kBatch];
