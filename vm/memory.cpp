@@ -212,7 +212,7 @@ int set_switch(lua_State* L, State& state) {
 
 // For tests.
 int gc_stress(lua_State* L, State& state) {
-  state.gc_stress = lua_toboolean(L, 1);
+  state.set_gc_stress(lua_toboolean(L, 1));
   return 0;
 }
 

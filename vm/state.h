@@ -198,9 +198,16 @@ class State : public Dynamics {
 
   // The same at the start of a call: its results then take the memory of earlier ones, which the caches still hold.
   void make_room(lua_State* L) {
-    if (pending_bytes >= kStepBytes || gc_stress) relieve_pressure(L);
+    if (pending_bytes >= room_bytes) relieve_pressure(L);
   }
   static constexpr int64_t kStepBytes = int64_t(1) << 20;  // the bytes after which the collector makes a step
+  int64_t room_bytes = kStepBytes;                         // the same at the start of a call; see set_gc_stress
+
+  // For tests: a full collection at the start and end of each op.
+  void set_gc_stress(bool on) {
+    gc_stress = on;
+    room_bytes = on ? INT64_MIN : kStepBytes;
+  }
 };
 
 // The extent of a call by which a running graph or backward enters Lua again. The function may run graphs and backward

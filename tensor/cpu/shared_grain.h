@@ -11,12 +11,17 @@ namespace pg::cpu {
 // elements. So all ops share arrays of at least half of this with other threads, whatever they cost, and no smaller
 // ones unless the work on each line takes longer than that.
 inline constexpr int64_t kGrainBytes = 400 << 10;
+inline constexpr int64_t kPicosecondsPerByte = 400;
 
 // The grain for items of `bytes` bytes of the largest array of an op, which take `cost` picoseconds each.
 inline int64_t shared_grain(int64_t bytes, int64_t cost = 0) {
-  constexpr int64_t kMove = 400;  // picoseconds a byte
   bytes = std::max<int64_t>(bytes, 1);
-  return std::max<int64_t>(1, cost / kMove < bytes ? kGrainBytes / bytes : kGrainPicoseconds / cost);
+  return std::max<int64_t>(1, cost < kPicosecondsPerByte * bytes ? kGrainBytes / bytes : kGrainPicoseconds / cost);
+}
+
+// Whether n such items are at least half a grain, without a division.
+inline bool is_shared(int64_t n, int64_t bytes, int64_t cost) {
+  return cost < kPicosecondsPerByte * bytes ? n * bytes >= kGrainBytes / 2 : n * cost >= kFewestSplit;
 }
 
 }  // namespace pg::cpu

@@ -190,9 +190,9 @@ void run_pointwise(const KernelArgs& args, const SpanRow& row) {
   }
   if (!direct) return run_one_op(args, row, compute, params);
   const int64_t out_size = size_of(out.dtype());
-  const int64_t grain = shared_grain(std::max<int64_t>(out_size, size_of(compute)), row.cost);
-  if (n < grain / 2) return fn(n, out.data, in, scalars, params);
-  parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+  const int64_t bytes = std::max<int64_t>(out_size, size_of(compute));
+  if (!is_shared(n, bytes, row.cost)) return fn(n, out.data, in, scalars, params);
+  parallel_for(n, shared_grain(bytes, row.cost), [&](int64_t begin, int64_t end) {
     const void* part[kMaxSpanInputs];
     for (size_t k = 0; k < args.in.size(); ++k)
       part[k] = static_cast<const char*>(in[k]) + (scalars >> k & 1 ? 0 : begin * size_of(args.in[k].dtype()));

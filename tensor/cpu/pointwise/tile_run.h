@@ -46,10 +46,11 @@ class TileRun {
     if (!m_.totals.empty()) return reduce();
     if (layout_.size == 0 || program_.levels[2].instructions.empty()) return;
     // A program of several ops shares by its work, a call of one op as all such calls do.
-    const int64_t cost = code_->cost + 1, elements = exact_ ? shared_grain(largest(), cost) : kGrainPicoseconds / cost;
-    if (layout_.size <= elements / 2) return Worker(*this).process(0, layout_.size);
+    const int64_t cost = code_->cost + 1;
+    if (exact_ ? !is_shared(layout_.size, largest(), cost) : layout_.size * cost <= kFewestSplit)
+      return Worker(*this).process(0, layout_.size);
     choose_streaming();
-    const int64_t unit = unit_elements();
+    const int64_t unit = unit_elements(), elements = exact_ ? shared_grain(largest(), cost) : kGrainPicoseconds / cost;
     parallel_for((layout_.size + unit - 1) / unit, elements / unit + 1, [&](int64_t begin, int64_t end) {
       Worker worker(*this);
       worker.process(begin * unit, std::min(end * unit, layout_.size));
