@@ -426,3 +426,16 @@ t.test("an update in place of a tensor that the host changes meanwhile does no h
   sliced(function() return step(pg.ones(3), w) end, function() w:mul_(2) end)
   t.equal(w:size(1), 3)
 end)
+
+t.test("a job that adds rows by position looks at the positions as often as without a job", function()
+  local rows, columns, count = 2000, 64, 50000
+  local at, w = pg.randint(1, rows, {count}), pg.ones(rows, columns):attach_grad()
+  local expected = at:bincount{minlength = rows}:to("float32"):reshape(rows, 1):expand{rows, columns}
+  local slices, sums = sliced(function() return pg.zeros(rows, columns):index_add(1, at, pg.ones(count, columns)) end)
+  t.check(sums:equal(expected))
+  t.check(slices < 200, slices)
+  local loss = pg.record(function() return pg.embedding_bag(at, w, pg.ones(1, {dtype = "int64"}), {mode = "sum"}) end)
+  slices = sliced(function() loss:backward() end)
+  t.check(w.grad:equal(expected))
+  t.check(slices < 200, slices)
+end)

@@ -99,6 +99,7 @@ void over_rows(const Lines& x, std::span<const int64_t> positions, int64_t work,
     Poller poll;
     for (int64_t j = 0; j < count; ++j) {
       const int64_t position = positions[size_t(j)];
+      poll();
       if (position < low || position >= high) continue;
       write(o * x.n + position, o * count + j);
       poll(work);
@@ -109,8 +110,8 @@ void over_rows(const Lines& x, std::span<const int64_t> positions, int64_t work,
       for (int64_t o = begin; o < end; ++o) run(o, 0, x.n);
     });
   else
-    parallel_for(x.n, int64_t(double(kGrain) * double(x.n) / (double(count) * double(work))) + 1,
-                 [&](int64_t begin, int64_t end) { run(0, begin, end); });
+    share_rows(x.n, int64_t(double(kGrain) * double(x.n) / (double(count) * double(work))) + 1,
+               [&](int64_t begin, int64_t end) { run(0, begin, end); });
 }
 
 constexpr int64_t kFewRows = 16;  // fewer are shared by columns

@@ -9,6 +9,7 @@
 
 #include "tensor/cpu/loops.h"
 #include "tensor/cpu/move/copy.h"
+#include "tensor/cpu/move/row_sums.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/shared_grain.h"
 #include "tensor/cpu/targets-inl.h"
@@ -109,7 +110,7 @@ void sum_groups(const Pairs<T>& p, bool has_others, int64_t size, T* out) {
 template <class T>
 void sum_scattered(const Pairs<T>& p, int64_t size, T* out) {
   const int64_t work = p.count * (p.columns + 1) / size + 1;
-  parallel_for(size, shared_grain(p.columns * int64_t(sizeof(T)), kCost * work), [&](int64_t begin, int64_t end) {
+  share_rows(size, shared_grain(p.columns * int64_t(sizeof(T)), kCost * work), [&](int64_t begin, int64_t end) {
     Poller poll;
     for (int64_t j = 0; j < p.count; ++j) {
       poll();
