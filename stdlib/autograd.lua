@@ -473,7 +473,7 @@ function autograd.checkpoint(f, ...)
     local heads, dys, computed = {}, {n = 0}, {}
     for k, i in ipairs(positions) do
       local y = again[1][i]
-      computed[k] = core.is_tensor(y) and y or nil
+      computed[k] = core.is_tensor(y) and y
       if cotangents[k] then
         heads[#heads + 1] = y
         dys.n = dys.n + 1

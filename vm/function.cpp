@@ -210,6 +210,8 @@ void mix_entry(size_t& mark, const TapeNode& node) {
   for (const Value& v : node.inputs) mix(mark, v.is_number() ? std::hash<double>()(v.number()) : 0);
 }
 
+constexpr double kNoEntries = 1;  // the mark of no entries
+
 // Adds the leaves, and the results of entries before `start`, that the outputs were computed from; with their data if
 // an entry has kept that. Returns a mark of the entries between, which is 0 if graphs are among them: a block may run
 // as a graph or as plain Lua.
@@ -240,7 +242,7 @@ double collect_outside(const Values& outputs, uint64_t start, Values& outside) {
     mix_entry(mark, *node);
     for (const Value& v : node->inputs) reach(v);
   }
-  return graphs ? 0 : double(mark >> 12);
+  return graphs ? 0 : double(mark >> 12) + kNoEntries;
 }
 
 // record_checkpoint(outputs, position, backward) → the mark of collect_outside. Replaces the entries since `position`
@@ -264,16 +266,22 @@ constexpr const char* kOtherOps =
     "assignments to variables and fields happen twice, so let f count and flip tensors only, or do so outside of f)";
 
 // check_recomputed(outputs, position, outside, mark) raises unless the outputs, computed again since `position`, come
-// from the values that record_checkpoint found, as far as entries have kept them, by the same ops.
+// from the values that record_checkpoint found, as far as entries have kept them, by the same ops. Among the outputs,
+// false is one that is no tensor.
 int check_recomputed(lua_State* L, State& state) {
   Values before, now;
   for (int k = 1; k <= int(lua_objlen(L, 3)); ++k, lua_pop(L, 1)) {
     lua_rawgeti(L, 3, k);
     before.push_back(to_box(L, state, -1)->get());
   }
+  for (int k = 1; k <= int(lua_objlen(L, 1)); ++k, lua_pop(L, 1)) {
+    lua_rawgeti(L, 1, k);
+    if (lua_isboolean(L, -1)) throw Error(kOtherOps);
+  }
   const double mark =
       collect_outside(read_values(L, state, 1, "checkpoint", "outputs", false), uint64_t(lua_tonumber(L, 2)), now);
-  if (const double first = lua_tonumber(L, 4); mark != 0 && first != 0 && mark != first) throw Error(kOtherOps);
+  const double first = lua_tonumber(L, 4);
+  if (mark != first && mark != 0 && (first != 0 || mark == kNoEntries)) throw Error(kOtherOps);
   for (const Value& v : now) {
     const auto old = std::find_if(before.begin(), before.end(), [&](const Value& o) {
       return o.node() == v.node() && o.node_output() == v.node_output();

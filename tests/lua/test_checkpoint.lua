@@ -182,7 +182,7 @@ end)
 
 t.test("a function that computes something else the second time is an error", function()
   local text = "checkpoint: f computes something else when backward runs it again"
-  local n, flip = 0, false
+  local n, flip, double = 0, false, pg.jit(function(x) return x * 2 end)
   for name, f in pairs{
     number = function(x) n = n + 1 return x * n end,
     branch = function(x) flip = not flip if flip then return x:exp() end return x:sin() end,
@@ -190,6 +190,10 @@ t.test("a function that computes something else the second time is an error", fu
     layers = function(x) n = n + 1 for _ = 1, n do x = x:tanh() end return x end,
     results = function(x) n = n + 1 if n % 2 == 0 then return x * 2 end return x * 2, x * 3 end,
     missing = function(x) n = n + 1 if n % 2 == 0 then return x * 2, 5 end return x * 2, x * 3 end,
+    nothing = function(x) n = n + 1 if n % 2 == 1 then return x * 2 end end,
+    argument = function(x) n = n + 1 if n % 2 == 0 then return x end return x * 2 end,
+    detached = function(x) n = n + 1 x = x * 2 if n % 2 == 0 then return x:detach() end return x end,
+    graph = function(x) n = n + 1 if n % 2 == 0 then return x end return double(x) end,
   } do
     n, flip = 0, false
     local w = T{1, 2}:attach_grad()
