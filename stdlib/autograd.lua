@@ -433,8 +433,8 @@ function autograd.checkpoint(f, ...)
   check_function("checkpoint", f)
   if core.tracing() or not core.is_recording() then return f(...) end
   local function alias(x) return core.is_tensor(x) and core.alias(x) or x end
-  local kept, n = pack(...)  -- other names of the tensors, since f may change its arguments in place
-  for i = 1, n do kept[i] = tree.map(alias, kept[i]) end
+  local kept, n = pack(...)  -- other names of the tensors, since f may change its arguments in place and a scope may end
+  for i = 1, n do kept[i] = tree.map(function(x) return core.is_tensor(x) and core.keep(core.alias(x)) or x end, kept[i]) end
   local streams = core.random_streams()
   local training, mark = core.is_training(), core.tape_position()
   local log = core.log_writes()

@@ -240,3 +240,12 @@ t.test("the first call of a net infers shapes and draws as without a checkpoint"
   end
   t.equal(run(pg.checkpoint), run(function(f, x) return f(x) end))
 end)
+
+t.test("a checkpoint in a scope that ends before backward", function()
+  local w = T{1, 2}:attach_grad()
+  local y = pg.record(function()
+    return pg.scope(function() return pg.checkpoint(function(x) return x * x end, w * 3) end)
+  end)
+  y:backward()
+  t.equal(w.grad, {18, 36})
+end)
