@@ -231,8 +231,8 @@ int push_call_results(lua_State* L, State& state, const ProgramCall& call, Value
 
 namespace {
 
-// run(program, tensors… or a list) → results or a list of them, or nil and the reason why the script has to be traced
-// again.
+// run(program, tensors… or a list) → results, or a list of them. Returns nil and the reason if the script has to be
+// traced again.
 int run_program(lua_State* L, State& state) {
   if (state.trace) return replay_program(L, state);
   state.make_room(L);
