@@ -15,6 +15,7 @@
 
 #include "tensor/context.h"
 #include "tensor/error.h"
+#include "tensor/line_time.h"
 #include "tensor/memory_account.h"
 #include "tensor/parallel.h"
 #include "tensor/processor.h"
@@ -107,6 +108,7 @@ struct alignas(64) ThreadPool::Worker {
   const int64_t index;                   // of its pieces
   std::atomic<Region*> region{nullptr};  // a region whose piece nobody has begun
   std::atomic<bool> asleep{false};
+  std::atomic<bool> started{false};
   bool given_again = false;  // its piece is begun in the next slice of the job
   std::binary_semaphore wake{0};
   std::thread thread;
@@ -128,6 +130,9 @@ struct ThreadPool::Team {
   void leave() {
     if (active.fetch_sub(1, std::memory_order_acq_rel) == kCallerSleeps + 1) idle.release();
   }
+
+  // Whether the first worker waits for a region and does not sleep.
+  bool waits() const { return !workers.empty() && workers[0]->started && !workers[0]->asleep; }
 
   std::vector<std::unique_ptr<Worker>> workers;
   uint32_t born = forks;  // the forks of the process when the workers were started
@@ -180,6 +185,13 @@ struct ThreadPool::Region final : Suspender {
       keep_error([&] { pause(); });
     }
     if (kept) pool.give_back(std::move(kept));
+  }
+
+  static void measure_line_time(ThreadPool& pool, std::unique_lock<std::mutex>& hold) {
+    LineExchange lines;
+    const auto exchange = [&](int64_t part, int64_t) { lines.run(part); };
+    Region(pool, exchange, 2, 2, 0, {}).run_on_team(hold, false);
+    if (lines.result() > 0) line_time.set(lines.result());
   }
 
   bool due() const override {
@@ -317,6 +329,7 @@ void ThreadPool::run(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t
   if (jobs_.parallel_for) return run_on_host(n, grain, pieces, body);
   std::unique_lock hold(region_lock_, std::try_to_lock);
   if (!hold || !grow()) return run_piece(body, 0, n, grain);
+  if (team_->waits() && line_time.is_due()) Region::measure_line_time(*this, hold);
   Region region(*this, body, n, pieces, grain, watched_here());
   region.run_on_team(hold, small);
   region.rethrow_error();
@@ -409,6 +422,7 @@ void ThreadPool::wait_until_idle(Team& team) {
 
 void ThreadPool::work(Team& team, Worker& worker) {
   const ScopedRuntime scope(runtime_);
+  worker.started = true;
   while (Region* region = next_region(team, worker)) {
     region->run(worker.index);
     team.leave();

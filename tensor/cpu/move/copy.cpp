@@ -220,7 +220,7 @@ void copy_transposed(const Layout& l, int run, const T* from, T* to) {
   const int64_t strip = columns <= few ? long_side : line, strips = (rows + strip - 1) / strip;
   const int64_t pieces = (columns + long_side - 1) / long_side, tasks = strips * pieces;
   const int64_t task_bytes = std::min(rows, strip) * std::min(columns, long_side) * int64_t(sizeof(T));
-  parallel_for(outer * tasks, kGrainBytes / task_bytes + 1, [&](int64_t begin, int64_t end) {
+  parallel_for(outer * tasks, shared_grain(task_bytes), [&](int64_t begin, int64_t end) {
     Walk walk(outer_dims, outer_rank, begin / tasks);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i % tasks / pieces * strip, column = i % pieces * long_side;
@@ -273,13 +273,13 @@ void copy_strided(const View& from, void* to) {
 }
 
 void copy_bytes(void* to, const void* from, int64_t bytes) {
-  parallel_for(bytes, kGrainBytes, [&](int64_t begin, int64_t end) {
+  parallel_for(bytes, shared_grain(1), [&](int64_t begin, int64_t end) {
     copy_memory(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, end - begin);
   });
 }
 
 void zero_bytes(void* to, int64_t bytes) {
-  parallel_for(bytes, kGrainBytes,
+  parallel_for(bytes, shared_grain(1),
                [&](int64_t begin, int64_t end) { std::memset(static_cast<char*>(to) + begin, 0, end - begin); });
 }
 

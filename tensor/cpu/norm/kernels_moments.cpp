@@ -17,11 +17,10 @@
 namespace pg::cpu {
 namespace {
 
-constexpr int64_t kGrain = kGrainBytes / int64_t(sizeof(float));  // elements
-constexpr int64_t kChunk = 128 << 10;                             // elements per part when threads share one output
-constexpr int64_t kBlock = 4096;                                  // elements that fit the cache
-constexpr int64_t kTile = 1024;                                   // columns per tile
-constexpr int64_t kRows = 64;                                     // rows of a tile that fit the cache
+constexpr int64_t kChunk = 128 << 10;  // elements per part when threads share one output
+constexpr int64_t kBlock = 4096;       // elements that fit the cache
+constexpr int64_t kTile = 1024;        // columns per tile
+constexpr int64_t kRows = 64;          // rows of a tile that fit the cache
 
 // A contiguous input as outer x n x inner, where n counts the reduced elements. It is copied when the reduced dims are
 // not adjacent.
@@ -163,7 +162,7 @@ void var_of(const KernelArgs& a) {
                 chunks = std::max<int64_t>((r.n + length - 1) / length, 1);
   WorkVector<Moments> parts(size_t(r.outer * tiles * chunks * width));
   parallel_for(
-      r.outer * tiles * chunks, kGrain / std::max<int64_t>(std::min(r.n, length) * width, 1) + 1,
+      r.outer * tiles * chunks, shared_grain(std::min(r.n, length) * width * int64_t(sizeof(float))),
       [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           const int64_t o = i / chunks / tiles, column = i / chunks % tiles * width, first = i % chunks * length;
@@ -175,7 +174,7 @@ void var_of(const KernelArgs& a) {
             moments_of_columns(loops, from, n, r.inner, std::min(width, r.inner - column), &parts[size_t(i * width)]);
         }
       });
-  parallel_for(r.outer * r.inner, kGrain / (16 * chunks) + 1, [&](int64_t begin, int64_t end) {
+  parallel_for(r.outer * r.inner, shared_grain(16 * chunks * int64_t(sizeof(float))), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t o = i / r.inner, column = i % r.inner;
       const size_t at = size_t((o * tiles + column / width) * chunks * width + column % width);

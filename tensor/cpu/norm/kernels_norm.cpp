@@ -17,7 +17,7 @@ namespace {
 
 using namespace cpu;
 
-constexpr int64_t kGrain = kGrainBytes / int64_t(sizeof(float)), kTile = 16 << 10;  // elements
+constexpr int64_t kTile = 16 << 10;  // elements
 
 int64_t row_length(const KernelArgs& a) {
   int64_t n = 1;
@@ -29,7 +29,7 @@ int64_t row_length(const KernelArgs& a) {
 template <class F>
 void over_rows(const KernelArgs& a, const F& f) {
   const int64_t n = row_length(a), rows = n ? a.in[0].numel() / n : 0;
-  parallel_for(rows, kGrain / std::max<int64_t>(n, 1) + 1,
+  parallel_for(rows, shared_grain(n * int64_t(sizeof(float))),
                [&](int64_t begin, int64_t end) { f(begin, end - begin, n); });
 }
 

@@ -19,12 +19,11 @@ inline int64_t tile_width(int64_t n) {
 // of that width at position o of the outer dims.
 template <class Rows, class Columns>
 void over_lines(int64_t outer, int64_t n, int64_t inner, int64_t width, const Rows& rows, const Columns& columns) {
-  constexpr int64_t kElements = kGrainBytes / int64_t(sizeof(float));
   if (inner == 1)
-    return parallel_for(outer, kElements / std::max<int64_t>(n, 1) + 1,
+    return parallel_for(outer, shared_grain(n * int64_t(sizeof(float))),
                         [&](int64_t begin, int64_t end) { rows(begin, end - begin); });
   const int64_t tiles = (inner + width - 1) / width;
-  parallel_for(outer * tiles, kElements / std::max<int64_t>(n * width, 1) + 1, [&](int64_t begin, int64_t end) {
+  parallel_for(outer * tiles, shared_grain(n * width * int64_t(sizeof(float))), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i % tiles * width;
       columns(i / tiles, first, std::min(width, inner - first));

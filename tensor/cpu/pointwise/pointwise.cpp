@@ -120,8 +120,7 @@ void run_one_op(const KernelArgs& args, const SpanRow& row, DType compute, const
     slot.code = std::make_unique<const TiledBody>(body_of(args, compute, params), layout);
     slot.key = key;
   }
-  const int64_t bytes = args.out[0].numel() * std::max<int64_t>(size_of(compute), size_of(args.out[0].dtype()));
-  run_tiles(*slot.code, layout, bytes < kGrainBytes / 2 && is_plain(*slot.code, layout), true, args.in, args.out);
+  run_tiles(*slot.code, layout, is_plain(*slot.code, layout), true, args.in, args.out);
 }
 
 // clamp without one of its bounds. Without both, x bounds itself.

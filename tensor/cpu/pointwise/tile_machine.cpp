@@ -1,5 +1,6 @@
 #include "tensor/cpu/pointwise/tile_machine.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace pg::cpu {
@@ -33,6 +34,10 @@ const Reduction* find_reduction(const OpDef& op) {
 
 TiledBody::TiledBody(TileBody of, const TileLayout& layout)
     : body(std::move(of)), program(compile_tiles(body, layout)) {
+  const auto is_op = [](const TileValue& v) { return v.kind == TileValue::Kind::kOp; };
+  one_op = std::count_if(body.values.begin(), body.values.end(), is_op) == 1;
+  for (const auto& input : body.inputs) widest = std::max<int64_t>(widest, size_of(input.dtype));
+  for (const TileOutput& output : body.outputs) widest = std::max<int64_t>(widest, size_of(output.dtype));
   for (const TileReduction& r : body.reductions) {
     Reduction reduction = *find_reduction(*r.op);
     if (reduction.finish == Finish::kScale) reduction.factor = 1.0 / double(r.row);

@@ -14,12 +14,16 @@ struct TiledBody {
   TileBody body;
   TileProgram program;
   std::vector<Totals> totals;  // by reduction of the body
+  int64_t widest = 1;          // bytes of an element of the widest operand
+  bool one_op = false;
 
   TiledBody(TileBody body, const TileLayout& layout);
 };
 
-// Whether the space is small and its operands are read as they are: without threads, tiles and moving addresses.
+// Whether the operands are read as they are: on one thread, without tiles and moving addresses.
 bool is_plain(const TiledBody& tiled, const TileLayout& layout);
+// Whether threads share `size` elements.
+bool is_shared(const TiledBody& tiled, int64_t size);
 
 // `plain`: is_plain of these. `exact`: the layout has the strides of `in`; otherwise it is that of inputs without gaps,
 // and those with gaps are read as they are or copied together first.

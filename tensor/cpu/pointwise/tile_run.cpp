@@ -32,7 +32,13 @@ bool is_plain(const TiledBody& t, const TileLayout& layout) {
     bytes += size_of(t.body.inputs[k].dtype) * layout.size;
   }
   for (const TileOutput& o : t.body.outputs) bytes += size_of(o.dtype) * layout.size;
-  return bytes < kStreamBytes && layout.size * t.program.levels[2].cost < kFewestSplit;
+  return bytes < kStreamBytes;
+}
+
+// A program of several ops shares by its work too.
+bool is_shared(const TiledBody& t, int64_t size) {
+  const int64_t cost = t.program.levels[2].cost + 1;
+  return is_shared(size, t.widest, cost) || (!t.one_op && size * cost > kFewestSplit);
 }
 
 void run_tiles(const TiledBody& t, const TileLayout& layout, bool plain, bool exact, std::span<const View> in,
@@ -41,8 +47,8 @@ void run_tiles(const TiledBody& t, const TileLayout& layout, bool plain, bool ex
     const TileLayout own(t.body.space, in);
     if (same_levels(own, layout)) return run_tiles(t, own, is_plain(t, own), true, in, out);
   }
-  plain = plain && (layout.size == 1 ||
-                    ((exact || all_dense(layout, in)) && (t.program.hazards.empty() || !may_alias(in, out))));
+  plain = plain && (layout.size == 1 || (!is_shared(t, layout.size) && (exact || all_dense(layout, in)) &&
+                                         (t.program.hazards.empty() || !may_alias(in, out))));
   if (plain) return run_plain(t, layout, in, out);
   TileRun(t, layout, in, out, exact).run();
 }

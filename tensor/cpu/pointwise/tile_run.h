@@ -45,12 +45,10 @@ class TileRun {
     run_scalars();
     if (!m_.totals.empty()) return reduce();
     if (layout_.size == 0 || program_.levels[2].instructions.empty()) return;
-    // A program of several ops shares by its work, a call of one op as all such calls do.
-    const int64_t cost = code_->cost + 1;
-    if (exact_ ? !is_shared(layout_.size, largest(), cost) : layout_.size * cost <= kFewestSplit)
-      return Worker(*this).process(0, layout_.size);
+    if (!is_shared(m_, layout_.size)) return Worker(*this).process(0, layout_.size);
     choose_streaming();
-    const int64_t unit = unit_elements(), elements = exact_ ? shared_grain(largest(), cost) : kGrainPicoseconds / cost;
+    const int64_t cost = code_->cost + 1, unit = unit_elements();
+    const int64_t elements = std::min(shared_grain(m_.widest, cost), m_.one_op ? INT64_MAX : kGrainPicoseconds / cost);
     parallel_for((layout_.size + unit - 1) / unit, elements / unit + 1, [&](int64_t begin, int64_t end) {
       Worker worker(*this);
       worker.process(begin * unit, std::min(end * unit, layout_.size));
@@ -72,13 +70,6 @@ class TileRun {
  private:
   void run_scalars() {
     if (!program_.levels[0].instructions.empty()) run_code(program_.levels[0], table_, 1, false);
-  }
-
-  // The bytes of an element of the largest operand.
-  int64_t largest() const {
-    int64_t size = 0;
-    for (const Moving& m : moving_) size = std::max(size, m.size);
-    return size;
   }
 
   // An operand whose address depends on the position.

@@ -166,18 +166,18 @@ void extremes(const T* x, const Lines& lines, int64_t base, T* values, int64_t* 
       at[j] += base;
     }
   };
-  constexpr int64_t kWork = cpu::kGrainBytes / int64_t(sizeof(float)), kLongRow = 64 << 10, kStrip = 64;  // columns
+  constexpr int64_t kLongRow = 64 << 10, kStrip = 64;  // columns
   if (inner == 1 && n > kLongRow) {
     extremes_of_long_rows<kMax>(x, n, outer, indices);
     for (int64_t o = 0; o < outer; ++o) finish(o, 0, 1);
   } else if (inner == 1) {
-    parallel_for(outer, kWork / n + 1, [&, n = n](int64_t begin, int64_t end) {
+    parallel_for(outer, cpu::shared_grain(n * int64_t(sizeof(T))), [&, n = n](int64_t begin, int64_t end) {
       extremes_of_rows<kMax>(x + begin * n, n, end - begin, indices + begin);
       for (int64_t o = begin; o < end; ++o) finish(o, 0, 1);
     });
   } else {
     const int64_t strips = (inner + kStrip - 1) / kStrip;
-    parallel_for(outer * strips, kWork / (n * std::min(inner, kStrip)) + 1,
+    parallel_for(outer * strips, cpu::shared_grain(n * std::min(inner, kStrip) * int64_t(sizeof(T))),
                  [&, n = n, inner = inner](int64_t begin, int64_t end) {
                    for (int64_t i = begin; i < end;) {
                      const int64_t o = i / strips, strip = i % strips, count = std::min(end - i, strips - strip);

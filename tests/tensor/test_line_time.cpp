@@ -1,0 +1,68 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tensor/cpu/shared_grain.h"
+#include "tensor/line_time.h"
+
+namespace pg::test {
+namespace {
+
+// The time of an exchange with another thread, or 0 if one of them had to wait for long.
+int64_t exchange_with_thread() {
+  LineExchange lines;
+  std::atomic<bool> started{false};
+  std::thread other([&] {
+    started = true;
+    lines.run(1);
+  });
+  while (!started) std::this_thread::yield();
+  lines.run(0);
+  other.join();
+  return lines.result();
+}
+
+TEST_CASE("an exchange of lines ends without the other thread") {
+  LineExchange lines;
+  lines.run(0);
+  CHECK(lines.result() == 0);
+}
+
+TEST_CASE("two threads time a line of a cache") {
+  if (std::thread::hardware_concurrency() < 2) {
+    MESSAGE("skipped: one processor");
+    return;
+  }
+  int64_t picoseconds = 0;
+  for (int i = 0; i < 10000 && picoseconds == 0; ++i) picoseconds = exchange_with_thread();
+  CHECK(picoseconds > 0);
+}
+
+TEST_CASE("the time is due in ever fewer calls until it is set") {
+  LineTime time;
+  int due = 0;
+  for (int i = 0; i < 1000; ++i) due += time.is_due();
+  CHECK(due == 10);
+  time.set(2000);
+  CHECK(time.picoseconds() == 2000);
+  for (int i = 0; i < 1000; ++i) CHECK(!time.is_due());
+}
+
+TEST_CASE("smaller arrays are shared where lines are fast") {
+  const int64_t before = line_time.picoseconds();
+  line_time.set(25'000);
+  CHECK(cpu::grain_bytes() == 400'000);
+  CHECK(!cpu::is_shared(32 << 10, 4, 100));
+  CHECK(cpu::is_shared(64 << 10, 4, 100));
+  line_time.set(1500);
+  CHECK(cpu::grain_bytes() == 64 << 10);
+  CHECK(cpu::is_shared(8 << 10, 4, 100));
+  CHECK(!cpu::is_shared(4 << 10, 4, 100));
+  CHECK(cpu::is_shared(8 << 10, 4, 1000));
+  CHECK(!cpu::is_shared(1, 4, 1000));
+  line_time.set(before);
+}
+
+}  // namespace
+}  // namespace pg::test
