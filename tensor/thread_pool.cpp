@@ -188,10 +188,11 @@ struct ThreadPool::Region final : Suspender {
   }
 
   static void measure_line_time(ThreadPool& pool, std::unique_lock<std::mutex>& hold) {
-    LineExchange lines;
-    const auto exchange = [&](int64_t part, int64_t) { lines.run(part); };
+    const std::unique_ptr<LineExchange> lines(new (std::nothrow) LineExchange);  // too large for small stacks
+    if (!lines) return;
+    const auto exchange = [&](int64_t part, int64_t) { lines->run(part); };
     Region(pool, exchange, 2, 2, 0, {}).run_on_team(hold, false);
-    if (lines.result() > 0) line_time.set(lines.result());
+    if (lines->result() > 0) line_time.set(lines->result());
   }
 
   bool due() const override {
