@@ -121,24 +121,29 @@ HWY_INLINE V verfc(D d, V x) {
   return keep_nan<D>(x, hn::IfThenElse(hn::Lt(a, half), small, tail));
 }
 
-// The parts of Q(a), the upper tail of the normal distribution, for a in [0, 15]: q inverse (1 + p) 2^n, where
-// (1 + p) 2^n = exp(-a^2 / 2) and inverse = 1 / (a + 3). q is a polynomial in (a - 3) / (a + 3), minimax with respect
-// to the relative error up to 14.5. Shepherd and Laframboise, Chebyshev approximation of (1 + 2 x) exp(x^2) erfc(x)
-// (Math. Comp. 36, 1981) use that variable.
+// The parts of Q(a), the upper tail of the normal distribution, for a in [0, 15]: q (1 + p) 2^n, where
+// (1 + p) 2^n = exp(-a^2 / 2). q is a polynomial in (a - c) / (a + c) with c = 3.375, minimax with respect to the
+// relative error up to 14.5. Shepherd and Laframboise, Chebyshev approximation of (1 + 2 x) exp(x^2) erfc(x) (Math.
+// Comp. 36, 1981) use that variable.
 template <class V>
 struct NormalTail {
-  V q, inverse, p, n;
+  V q, p, n;
 };
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE NormalTail<V> normal_tail(D d, V a) {
-  const V one = hn::Set(d, 1.0f), half = hn::Set(d, 0.5f), square = hn::Mul(a, a);
+  const V one = hn::Set(d, 1.0f), square = hn::Mul(a, a);
+  const V inverse = hn::Div(one, hn::Add(a, hn::Set(d, 3.375f)));
   NormalTail<V> tail;
-  tail.inverse = hn::Div(one, hn::Add(a, hn::Set(d, 3.0f)));
-  tail.q = polynomial(d, hn::MulAdd(tail.inverse, hn::Set(d, -6.0f), one), hn::Set(d, -2.629892842e-04f),
-                      -8.977543912e-04f, 1.074731932e-03f, 6.920006592e-03f, -1.048009284e-02f, -4.725528508e-02f,
-                      2.300194055e-01f, -5.093322992e-01f, 7.290836573e-01f);
-  const V r = reduce_ln2(d, hn::Mul(square, hn::Neg(half)), &tail.n);
-  tail.p = expm1_reduced(d, hn::NegMulAdd(half, product_error(d, a, a, square), r));
+  tail.q = polynomial(d, hn::MulAdd(inverse, hn::Set(d, -6.75f), one), hn::Set(d, 1.535554475e-04f), 1.804307976e-04f,
+                      -1.486163354e-03f, -1.226693275e-04f, 1.586582884e-02f, -5.833617598e-02f, 1.256843060e-01f,
+                      -1.917144060e-01f, 1.097896695e-01f);
+  // a^2 = -2 n ln(2) + r, and p is expm1(-r / 2), the polynomial of expm1_reduced with its coefficients scaled
+  tail.n = hn::Round(hn::Mul(square, hn::Set(d, -0.7213475204f)));
+  V r = hn::MulAdd(tail.n, hn::Set(d, 2 * 0.693359375f), square);
+  r = hn::MulAdd(tail.n, hn::Set(d, 2 * -2.12194440e-4f), r);
+  r = hn::Add(r, product_error(d, a, a, square));
+  tail.p = hn::Mul(r, polynomial(d, r, hn::Set(d, 2.177138806e-05f), -2.613501709e-04f, 2.604154036e-03f,
+                                 -2.083322103e-02f, 1.250000004e-01f, -0.5f));
   return tail;
 }
 
@@ -146,17 +151,17 @@ HWY_INLINE NormalTail<V> normal_tail(D d, V a) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vtimes_normal(D d, V x) {
   const V a = hn::Min(hn::Abs(x), hn::Set(d, 14.5f));  // beyond it Q is 0
-  const auto [q, inverse, p, n] = normal_tail(d, a);
-  const V g = hn::Mul(hn::Mul(a, inverse), q);
-  return keep_nan<D>(x, hn::Sub(hn::Max(x, hn::Zero(d)), scale(d, hn::MulAdd(p, g, g), n)));
+  const auto [q, p, n] = normal_tail(d, a);
+  const V g = hn::Mul(a, q), above = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);  // keeps NaN
+  return hn::Sub(above, scale(d, hn::MulAdd(p, g, g), n));
 }
 
 // Its derivative, which is Q(a) - a phi(a) below zero and 1 less that above, with a = |x|.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vnormal_slope(D d, V x) {
   const V a = hn::Min(hn::Abs(x), hn::Set(d, 15.0f));  // beyond it both are 0
-  const auto [q, inverse, p, n] = normal_tail(d, a);
-  const V g = hn::MulSub(q, inverse, hn::Mul(a, hn::Set(d, 0.39894228f)));
+  const auto [q, p, n] = normal_tail(d, a);
+  const V g = hn::NegMulAdd(a, hn::Set(d, 0.39894228f), q);
   const V below = scale(d, hn::MulAdd(p, g, g), n);
   return keep_nan<D>(x, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), below, hn::Sub(hn::Set(d, 1.0f), below)));
 }
