@@ -8,6 +8,7 @@
 #include "tensor/cpu/half.h"
 #include "tensor/cpu/optim/optim_simd.h"
 #include "tensor/cpu/register.h"
+#include "tensor/cpu/shared_grain.h"
 #include "tensor/op.h"
 #include "tensor/parallel.h"
 #include "tensor/runtime.h"
@@ -20,7 +21,7 @@ using cpu::UpdateRule;
 using cpu::UpdateRun;
 
 constexpr int64_t kChunk = 8 << 10;
-constexpr int64_t kFewestElements = 32 << 10;  // less does not repay a thread
+constexpr int64_t kFewestElements = 32 << 10;  // of a thread where lines are slow
 constexpr int64_t kWorthWaking = 160 << 10;    // less uses only threads that are awake
 constexpr int64_t kShareUnit = 64;             // shares begin at lines of the cache
 constexpr int64_t kFewestShared = 256;         // elements of a share
@@ -136,7 +137,8 @@ void update_kernel(const KernelArgs& a) {
     p.rates = rates_of(a, rule, i);
     elements += p.n;
   }
-  const int64_t parts = std::clamp<int64_t>(elements / kFewestElements, 1, num_threads());
+  const int64_t fewest = std::min(kFewestElements, cpu::grain_bytes() / 2 / int64_t(sizeof(float)));
+  const int64_t parts = std::clamp<int64_t>(elements / fewest, 1, num_threads());
   const bool stops = Runtime::current().threads().stops_between_regions();
   const int64_t rounds = stops ? elements / (parts * kRegionElements) + 1 : 1, shares = parts * rounds;
   for (int64_t round = 0; round < rounds; ++round)
