@@ -77,8 +77,9 @@ function pg.save(path, tensors)
   core.save_tensors(path, tensors)
 end
 
---- pg.load(path) -> the tensors of a .safetensors file by name, or the tensor of a .npy file. Of a .params file of MXNet
---- the arrays by name, or as a list if they have no names; sparse ones become dense.
+--- pg.load(path) -> the tensors of a .safetensors or .npz file by name, or the tensor of a .npy file. Of a .params file of
+--- MXNet the arrays by name, or as a list if they have no names; sparse ones become dense. NumPy's int16 and uint16 become
+--- int32, uint32 and uint64 int64.
 function pg.load(path)
   local tensors = core.load_tensors(args.string("load", "path", path), "load")
   return tensors

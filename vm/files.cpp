@@ -14,7 +14,7 @@ namespace {
 bool ends_with(const std::string& path, const char* ending) { return std::string_view(path).ends_with(ending); }
 
 [[noreturn]] void bad_ending(const char* op, const std::string& path) {
-  bad_argument(op, "path", "a path that ends in .safetensors, .npy or .params", '"' + path + '"');
+  bad_argument(op, "path", "a path that ends in .safetensors, .npy, .npz or .params", '"' + path + '"');
 }
 
 // Returns the string at index i, including zero bytes.
@@ -78,7 +78,8 @@ void push_params(lua_State* L, State& state, Params params) {
   }
 }
 
-// load_tensors(path, op, any_ending) → tensors by name and the metadata (safetensors), tensors by name or in a list
+// load_tensors(path, op, any_ending) → tensors by name and the metadata (safetensors, npz), tensors by name or in a
+// list
 // (.params), or one tensor (npy). With any_ending the format is safetensors or .params for any path. op is the name of
 // the caller.
 int load_tensors(lua_State* L, State& state) {
@@ -92,7 +93,8 @@ int load_tensors(lua_State* L, State& state) {
     return 1;
   }
   bool params = ends_with(path, ".params");
-  if (!any_ending && !params && !ends_with(path, ".safetensors")) bad_ending(op.c_str(), path);
+  const bool npz = !any_ending && ends_with(path, ".npz");
+  if (!any_ending && !params && !npz && !ends_with(path, ".safetensors")) bad_ending(op.c_str(), path);
   if (any_ending) access_files(state, op, [&] { params = is_params(path); });
   if (params) {
     Params arrays;
@@ -101,7 +103,7 @@ int load_tensors(lua_State* L, State& state) {
     return 1;
   }
   NamedTensors content;
-  access_files(state, op, [&] { content = load_safetensors(path); });
+  access_files(state, op, [&] { content = npz ? load_npz(path) : load_safetensors(path); });
   lua_createtable(L, 0, int(content.tensors.size()));
   for (auto& [name, value] : content.tensors) {
     lua_pushlstring(L, name.data(), name.size());

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <system_error>
 
 #include "tensor/context.h"
@@ -181,6 +182,46 @@ Value read_array(FileSource& file, DType dtype, const Dims& shape, std::string_v
   if (dtype == DType::kBool) {
     const auto* bad = std::find_if(data, data + bytes, [](unsigned char b) { return b > 1; });
     if (bad != data + bytes) file.fail_at(start + uint64_t(bad - data), "{} has a bool of value {}", what, *bad);
+  }
+  return value;
+}
+
+namespace {
+
+template <class From, class To>
+void widen(const char* from, int64_t count, To* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    From value;
+    std::memcpy(&value, from + i * int64_t(sizeof value), sizeof value);
+    to[i] = To(value);
+  }
+}
+
+}  // namespace
+
+Value read_widened(FileSource& file, StoredInteger from, const Dims& shape, std::string_view what) {
+  Value value = make_array(Type{from.widened(), {}, shape});
+  auto* narrow = static_cast<int32_t*>(value.array().data());
+  auto* wide = static_cast<int64_t*>(value.array().data());
+  std::vector<char> raw(kPackedChunk);
+  const int64_t step = int64_t(kPackedChunk) / from.size;
+  for (int64_t i = 0, n = value.numel(); i < n; i += step) {
+    poll_kernel();
+    const int64_t count = std::min(step, n - i);
+    const uint64_t start = file.position();
+    file.read(raw.data(), size_t(count * from.size), what);
+    if (from.big_endian) swap_bytes(raw.data(), count, from.size);
+    if (from.size == 2)
+      from.is_signed ? widen<int16_t>(raw.data(), count, narrow + i) : widen<uint16_t>(raw.data(), count, narrow + i);
+    else if (from.size == 4)
+      widen<uint32_t>(raw.data(), count, wide + i);
+    else
+      widen<uint64_t>(raw.data(), count, wide + i);
+    const int64_t* bad =
+        from.size == 8 ? std::find_if(wide + i, wide + i + count, [](int64_t v) { return v < 0; }) : wide + i + count;
+    if (bad != wide + i + count)
+      file.fail_at(start + uint64_t(bad - wide - i) * 8, "{}: element {} is {}, which int64 cannot hold", what,
+                   bad - wide + 1, uint64_t(*bad));
   }
   return value;
 }

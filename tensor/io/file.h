@@ -97,6 +97,19 @@ void swap_bytes(void* data, int64_t count, int size);
 // Reads a contiguous CPU array. Throws for bytes of bool other than 0 and 1.
 Value read_array(FileSource& file, DType dtype, const Dims& shape, std::string_view what);
 
+// Integers of a file that no dtype has: 16 bits become int32, and unsigned ones of more bits int64.
+struct StoredInteger {
+  int size;
+  bool is_signed, big_endian;
+  DType widened() const { return size == 2 ? DType::kInt32 : DType::kInt64; }
+};
+
+// Reads a contiguous CPU array of the type `from.widened()`. Throws for a value that it cannot hold.
+Value read_widened(FileSource& file, StoredInteger from, const Dims& shape, std::string_view what);
+
+// Reads the rest of a file as an npy file.
+Value read_npy(FileSource& file);
+
 // Returns the whole content of a file, decompressed if it is gzipped.
 std::string read_file(const std::string& path);
 

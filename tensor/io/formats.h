@@ -23,11 +23,13 @@ struct Params {
   std::vector<std::string> names;
 };
 
-// Loaded tensors are contiguous and on the CPU. Npy and idx files may be gzipped.
+// Loaded tensors are contiguous and on the CPU. Npy and idx files may be gzipped. Integers that no dtype has are
+// widened (see StoredInteger).
 NamedTensors load_safetensors(const std::string& path);
 NamedTensors read_safetensors(const std::string& name, std::string_view content);  // `name` is the FILE in messages
-Value load_npy(const std::string& path);  // versions 1.0 to 3.0; arrays in Fortran order are transposed
-Value load_idx(const std::string& path);  // the format of MNIST; 16-bit integers become int32
+Value load_npy(const std::string& path);         // versions 1.0 to 3.0; arrays in Fortran order are transposed
+NamedTensors load_npz(const std::string& path);  // the arrays of a zip archive, stored or deflated, without `.npy`
+Value load_idx(const std::string& path);         // the format of MNIST
 
 // Sparse arrays become dense; one without a shape has the shape {0}.
 Params load_params(const std::string& path);

@@ -8,7 +8,6 @@
 namespace pg {
 namespace {
 
-// Tensors have no 16-bit integers, so these are widened.
 struct IdxType {
   int code;
   DType dtype;
@@ -21,19 +20,6 @@ const IdxType& type_of(const FileSource& file, int code) {
   for (const IdxType& t : kTypes)
     if (t.code == code) return t;
   file.fail_at(2, "unknown idx dtype code 0x{:02x}", code);
-}
-
-Value read_shorts(FileSource& file, const Dims& shape) {
-  Value value = make_array(Type{DType::kInt32, {}, shape});
-  auto* out = static_cast<int32_t*>(value.array().data());
-  constexpr int64_t kChunk = 4096;
-  uint16_t raw[kChunk];
-  for (int64_t i = 0, n = value.numel(); i < n; i += kChunk) {
-    const int64_t count = std::min(kChunk, n - i);
-    file.read(raw, size_t(count) * 2, "the elements");
-    for (int64_t k = 0; k < count; ++k) out[i + k] = int16_t(uint16_t(raw[k] >> 8 | raw[k] << 8));
-  }
-  return value;
 }
 
 }  // namespace
@@ -53,8 +39,9 @@ Value load_idx(const std::string& path) {
     shape.push_back(int64_t(d[0]) << 24 | int64_t(d[1]) << 16 | int64_t(d[2]) << 8 | int64_t(d[3]));
   }
   file.check_payload(payload_bytes(file, 4, shape, uint64_t(type.stored_size)));
-  Value value = type.stored_size < size_of(type.dtype) ? read_shorts(file, shape)
-                                                       : read_array(file, type.dtype, shape, "the elements");
+  Value value = type.stored_size < size_of(type.dtype)
+                    ? read_widened(file, {type.stored_size, true, true}, shape, "the elements")
+                    : read_array(file, type.dtype, shape, "the elements");
   file.require_end();
   if (type.stored_size == size_of(type.dtype)) swap_bytes(value.array().data(), value.numel(), type.stored_size);
   return value;

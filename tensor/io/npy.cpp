@@ -1,6 +1,7 @@
 // npy: a magic string, a Python dict literal that describes the array, the elements.
 #include <algorithm>
 #include <charconv>
+#include <span>
 
 #include "tensor/context.h"
 #include "tensor/io/file.h"
@@ -12,19 +13,22 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr uint64_t kMaxHeader = uint64_t(1) << 20;
 
-struct Description {
-  DType dtype = DType::kFloat32;
-  bool big_endian = false, fortran_order = false;
-  Dims shape;
-};
-
 struct TypeCode {
   const char* code;
   DType dtype;
 };
-constexpr TypeCode kCodes[] = {{"b1", DType::kBool},    {"u1", DType::kUInt8},  {"i1", DType::kInt8},
-                               {"i4", DType::kInt32},   {"i8", DType::kInt64},  {"f2", DType::kFloat16},
-                               {"f4", DType::kFloat32}, {"f8", DType::kFloat64}};
+// The first ones are written. The others are widened.
+constexpr TypeCode kCodes[] = {{"b1", DType::kBool},    {"u1", DType::kUInt8},   {"i1", DType::kInt8},
+                               {"i4", DType::kInt32},   {"i8", DType::kInt64},   {"f2", DType::kFloat16},
+                               {"f4", DType::kFloat32}, {"f8", DType::kFloat64}, {"i2", DType::kInt32},
+                               {"u2", DType::kInt32},   {"u4", DType::kInt64},   {"u8", DType::kInt64}};
+constexpr size_t kWritten = 8;
+
+struct Description {
+  const TypeCode* type = kCodes;
+  bool big_endian = false, fortran_order = false;
+  Dims shape;
+};
 
 // Reads `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`.
 class HeaderReader {
@@ -101,7 +105,7 @@ class HeaderReader {
     if (code.starts_with('O')) fail("arrays of Python objects are refused: loading them would run code");
     for (const TypeCode& known : kCodes)
       if (code == known.code) {
-        out_.dtype = known.dtype;
+        out_.type = &known;
         return;
       }
     at_ = begin;
@@ -168,7 +172,7 @@ Value transposed(const Value& value) {
 }
 
 const char* code_of(DType dtype) {
-  for (const TypeCode& known : kCodes)
+  for (const TypeCode& known : std::span(kCodes).first(kWritten))
     if (known.dtype == dtype) return known.code;
   return nullptr;
 }
@@ -188,17 +192,24 @@ std::string make_header(const Value& value) {
 
 }  // namespace
 
-Value load_npy(const std::string& path) {
-  FileSource file(path);
+Value read_npy(FileSource& file) {
   const Description d = read_description(file);
   Dims stored = d.shape;
   if (d.fortran_order) std::reverse(stored.begin(), stored.end());
-  const uint64_t at = file.position();
-  file.check_payload(payload_bytes(file, at, stored, uint64_t(size_of(d.dtype))));
-  Value value = read_array(file, d.dtype, stored, "the array");
+  const char* code = d.type->code;
+  const int size = code[1] - '0';
+  const bool widened = d.type - kCodes >= ptrdiff_t(kWritten);
+  file.check_payload(payload_bytes(file, file.position(), stored, uint64_t(size)));
+  Value value = widened ? read_widened(file, {size, code[0] == 'i', d.big_endian}, stored, "the array")
+                        : read_array(file, d.type->dtype, stored, "the array");
   file.require_end();
-  if (d.big_endian) swap_bytes(value.array().data(), value.numel(), size_of(d.dtype));
+  if (d.big_endian && !widened) swap_bytes(value.array().data(), value.numel(), size);
   return d.fortran_order ? transposed(value) : value;
+}
+
+Value load_npy(const std::string& path) {
+  FileSource file(path);
+  return read_npy(file);
 }
 
 void save_npy(const std::string& path, const Value& value) {

@@ -33,6 +33,23 @@ t.test("one tensor in an npy file", function()
   t.equal(pg.load(path "x.npy").shape, {3, 2})
 end)
 
+t.test("an archive of NumPy's savez_compressed", function()
+  local bytes = ([[
+    504b03042d0000000800000021004fe9002affffffffffffffff05001400782e6e707901001000980000000000000055000000000000009bec17ea1b10c9c850
+    c650ad9e925a9c5ca46ea5a06e9366a2aea3a09e965f54529498179f5f94920a12774bcc294e058a17672416a402f91a463a0ac69a3a0ab50a64032e063068b0
+    07120e4004c40d40bcc00100504b03042d000000080000002100f3fd2d11ffffffffffffffff05001400792e6e70790100100084000000000000004800000000
+    0000009bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e536aa4aea3a09e965f54529498179f5f94920a12774bcc294e058a17672416a402f91a463a9a3a
+    0ab50a14002e4686ffff01504b01022d032d0000000800000021004fe9002a5500000098000000050000000000000000000000800100000000782e6e7079504b
+    01022d032d000000080000002100f3fd2d11480000008400000005000000000000000000000080018c000000792e6e7079504b05060000000002000200660000
+    000b0100000000]]):gsub("%s", ""):gsub("%x%x", function(byte) return string.char(tonumber(byte, 16)) end)
+  local file = t.write(t.tmp("a.npz"), bytes)
+  local arrays = pg.load(file)
+  t.equal(arrays, {x = {{0, 1, 2}, {3, 4, 5}}, y = {1, 65535}})
+  t.equal({arrays.x.dtype, arrays.y.dtype}, {"float32", "int32"})
+  t.write(file, bytes:sub(1, -2))
+  t.error_contains(function() pg.load(file) end, "load: " .. file .. ": at byte 390: the zip archive has no directory at its end")
+end)
+
 t.test("unsupported calls are errors that give the reason", function()
   local path = t.tmp
   local p, x = path "t.safetensors", pg.ones(2)
