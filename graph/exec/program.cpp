@@ -33,10 +33,16 @@ bool any_flow(std::span<const Value> inputs) {
   return std::any_of(inputs.begin(), inputs.end(), [](const Value& v) { return flow_of(v) != Flow::kNone; });
 }
 
+// A gradient that is asked for later may flow to other inputs than the run that checked these guards.
+Graph without_flow_guards(Graph trace) {
+  std::erase_if(trace.guards, [](const TypeGuard& guard) { return guard.kind == TypeGuard::kRequiresGrad; });
+  return trace;
+}
+
 // Returns the trace (inputs, leaves, cotangents) → gradients. Values that the script detached stay detached in these
 // gradients. leaves: those that the trace returns.
 Graph gradient_trace(const Graph& trace, std::span<const int32_t> leaves, const Specialized& joint) {
-  Graph graph = without_effects(trace);  // effects, such as printing, happened in the first run
+  Graph graph = without_flow_guards(without_effects(trace));  // effects happened in the first run
   for (int32_t leaf : leaves) {
     Node input;
     input.kind = NodeKind::kInput;
@@ -162,7 +168,7 @@ struct Program::Entry {
       all.recording = true;
       for (size_t i = 0; i < all.types.size(); ++i)
         all.flows[i] = is_float(all.types[i].dtype) ? Flow::kWrite : Flow::kNone;
-      whole = specialize(*trace, all, leaves);
+      whole = specialize(without_flow_guards(*trace), all, leaves);
       whole_gradient = Ref<Program>(new Program(gradient_trace(*trace, leaves, whole), {}, gradient_options()));
     }
     return *whole_gradient;

@@ -156,3 +156,24 @@ t.test("requires_grad of arguments with a history of frozen tensors only", funct
   end)
   t.equal(pg.record(function() return frozen * 2 end).requires_grad, false)
 end)
+
+t.test("the gradient of a frozen tensor whose requires_grad was read", function()
+  local w, x = pg.tensor({2, 3}):attach_grad("null"), pg.tensor({5, 7}):attach_grad()
+  local function f(x)
+    local y = x * w * (w.requires_grad and 1 or 10)
+    return pg.loop(2, function(_, s) return w.requires_grad and s or s * y end, w):sum()
+  end
+  local jitted = pg.jit(f)
+  for _, create_graph in ipairs{false, true} do
+    local function gradients(g)
+      return pg.record(function()
+        local first = pg.autograd.grad({g(x)}, {w, x}, {create_graph = create_graph})
+        return create_graph and pg.autograd.grad({first[1]:sum()}, {w, x}) or first
+      end)
+    end
+    t.equal(gradients(jitted), gradients(f))
+  end
+  w.grad_req = "write"
+  local y = pg.record(function() return jitted(x) end)
+  t.equal(pg.autograd.grad({y}, {w})[1], pg.autograd.grad({pg.record(function() return f(x) end)}, {w})[1])
+end)
