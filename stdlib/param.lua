@@ -355,7 +355,7 @@ end
 --- pg.constant(v[, {dtype =, device =}]) -> a tensor that is saved with its block but never trained. v is a tensor, a number
 --- or a nested table.
 function param.constant(v, options)
-  local tensor = options == nil and core.is_tensor(v) and v or ops.tensor(v, options)
+  local tensor = options == nil and core.is_tensor(v) and v or core.read_tensor("constant", "v", v, options)
   local p = from_tensor("constant", tensor, {grad_req = "null", differentiable = false})
   extra(p).constant = true
   return p
@@ -384,7 +384,7 @@ end
 --- p:set_data(x) sets a parameter's value to a copy of x, converted to its dtype. Raises if a known dim differs.
 function methods.set_data(p, x)
   local e = check_param("set_data", p)
-  if not core.is_tensor(x) then x = ops.tensor(x) end
+  if not core.is_tensor(x) then x = core.read_tensor("set_data", "x", x) end
   param.merge("set_data", "x", param.shape(p), x.shape)
   e.shape, e.pending = x.shape, nil
   x = x:detach()

@@ -33,16 +33,22 @@ class ElementPoll {
   int64_t done_ = 0;
 };
 
+// The function of the script that reads a tensor, and the name of its argument.
+struct Caller {
+  const char* op;
+  const char* argument;
+};
+
 // Reads nested tables of numbers or booleans into one array.
 class TableReader {
  public:
-  TableReader(lua_State* L, State& state) : L_(L), state_(state) {}
+  TableReader(lua_State* L, State& state, Caller caller) : L_(L), state_(state), caller_(caller) {}
 
   Value read(int i, std::optional<DType> dtype) {
-    need_stack(L_, 2 * kMaxRank + 4, "tensor");
+    need_stack(L_, 2 * kMaxRank + 4, caller_.op);
     measure(i);
     dtype_ = dtype.value_or(boolean_ ? DType::kBool : DType::kFloat32);
-    checked_numel("tensor", shape_);
+    checked_numel(caller_.op, shape_);
     Value out = make_array(Type{dtype_, {}, shape_});
     at_ = static_cast<char*>(out.array().data());
     fill(i, 0);
@@ -55,7 +61,7 @@ class TableReader {
     lua_pushvalue(L_, i);
     while (lua_istable(L_, -1)) {
       if (shape_.size() == kMaxRank)
-        fail("tensor", "bad argument 'data' (expected at most {} nested tables, got more)", kMaxRank);
+        bad_argument(caller_.op, caller_.argument, fmt::format("at most {} nested tables", kMaxRank), "more");
       const int64_t n = int64_t(lua_objlen(L_, -1));
       shape_.push_back(n);
       if (n == 0) break;
@@ -66,10 +72,10 @@ class TableReader {
   }
 
   // For pg.tensor{1, 2, dtype = "int64"}.
-  static void refuse_option(const std::string& key) {
+  void refuse_option(const std::string& key) {
     if (key == "dtype" || key == "device")
-      fail("tensor",
-           "bad argument 'data' (expected an array, got the option '{0}'; write pg.tensor(data, {{{0} = …}}))", key);
+      bad_argument(caller_.op, caller_.argument, "an array",
+                   fmt::format("the option '{0}'; write pg.{1}(data, {{{0} = …}})", key, caller_.op));
   }
 
   void fill(int i, int depth) {
@@ -78,15 +84,15 @@ class TableReader {
     if (!lua_istable(L_, i))
       bad("a table of " + std::to_string(shape_[depth]) + " at depth " + std::to_string(depth + 1), i);
     if (n != shape_[depth])
-      fail("tensor", "bad argument 'data' (expected {} elements at depth {} like the first, got {})", shape_[depth],
-           depth + 1, n);
+      bad_argument(caller_.op, caller_.argument,
+                   fmt::format("{} elements at depth {} like the first", shape_[depth], depth + 1), std::to_string(n));
     int counted = 0;
     for (lua_pushnil(L_); lua_next(L_, i); lua_pop(L_, 1)) {
       ++counted;
       if (depth == 0 && lua_type(L_, -2) == LUA_TSTRING) refuse_option(lua_tostring(L_, -2));
     }
     if (counted != n)
-      fail("tensor", "bad argument 'data' (expected an array without holes, got a table with holes or other keys)");
+      bad_argument(caller_.op, caller_.argument, "an array without holes", "a table with holes or other keys");
     for (int k = 1; k <= n; ++k) {
       poll_(state_.ctx);
       lua_rawgeti(L_, i, k);
@@ -128,7 +134,8 @@ class TableReader {
       v = lua_toboolean(L_, i);
     else
       bad_argument(
-          "tensor", "data", shape_.empty() ? "a number, a boolean or a nested table of them" : "a number or a boolean",
+          caller_.op, caller_.argument,
+          shape_.empty() ? "a number, a boolean or a nested table of them" : "a number or a boolean",
           describe(L_, state_, i) + (to_box(L_, state_, i) ? "; pg.stack{x, y} makes a tensor of tensors" : ""));
     store(v, i);
     at_ += size_of(dtype_);
@@ -140,11 +147,12 @@ class TableReader {
   }
 
   [[noreturn]] void bad(const std::string& expected, int i) {
-    bad_argument("tensor", "data", expected, describe(L_, state_, i));
+    bad_argument(caller_.op, caller_.argument, expected, describe(L_, state_, i));
   }
 
   lua_State* L_;
   State& state_;
+  Caller caller_;
   Dims shape_;
   DType dtype_ = DType::kFloat32;
   bool boolean_ = false;
@@ -166,29 +174,44 @@ Placement read_placement(lua_State* L, State& state, int i, const char* op) {
   return p;
 }
 
-// tensor(data, {dtype=, device=}) → a tensor. If data is a tensor, it returns a copy without history.
-int new_tensor(lua_State* L, State& state) {
+void push_new_tensor(lua_State* L, State& state, Caller caller) {
+  const auto [op, argument] = caller;
   const int given = lua_gettop(L);
   if (given > 1 && (lua_type(L, 2) == LUA_TNUMBER || lua_isboolean(L, 2)))
-    bad_argument("tensor", "data", "one table of all elements",
-                 fmt::format("{} arguments; write pg.tensor{{1, 2, 3}}", given));
+    bad_argument(op, argument, "one table of all elements",
+                 fmt::format("{} arguments; write pg.{}{{1, 2, 3}}", given, op));
   if (lua_type(L, 2) == LUA_TSTRING)
-    bad_argument("tensor", "options", "a table of options",
+    bad_argument(op, "options", "a table of options",
                  fmt::format("\"{0}\"; write {{{1} = \"{0}\"}}", lua_tostring(L, 2),
                              dtype_from_name(lua_tostring(L, 2)) ? "dtype" : "device"));
   lua_settop(L, 2);
-  const Placement p = read_placement(L, state, 2, "tensor");
+  const Placement p = read_placement(L, state, 2, op);
   Value out;
   if (to_box(L, state, 1)) {
-    const Value& source = check_value(L, state, 1, "tensor", "data");
+    const Value& source = check_value(L, state, 1, op, argument);
     Value in[1] = {source.detached()};
     out = apply(state.ctx, op_named<"to">(), in,
                 make_attrs(op_named<"to">(), {{"dtype", p.dtype.value_or(source.dtype())}, {"device", p.device}}))[0];
     if (out.array_ref() == source.array_ref()) out = to_contiguous(state.ctx, source.detached());
   } else {
-    out = to_device(state.ctx, TableReader(L, state).read(1, p.dtype), p.device);
+    out = to_device(state.ctx, TableReader(L, state, caller).read(1, p.dtype), p.device);
   }
   push_box(L, state, std::move(out));
+}
+
+// tensor(data, {dtype=, device=}) → a tensor. If data is a tensor, it returns a copy without history.
+int new_tensor(lua_State* L, State& state) {
+  push_new_tensor(L, state, {"tensor", "data"});
+  return 1;
+}
+
+// read_tensor(op, argument, data, options) → the same for a function of this name, whose errors name it.
+int read_tensor(lua_State* L, State& state) {
+  const std::string op = check_string(L, state, 1, "read_tensor", "op"),
+                    argument = check_string(L, state, 2, "read_tensor", "argument");
+  lua_remove(L, 1);
+  lua_remove(L, 1);
+  push_new_tensor(L, state, {op.c_str(), argument.c_str()});
   return 1;
 }
 
@@ -324,6 +347,7 @@ void open_conversions(lua_State* L, State& state) {
   lua_getfield(L, -1, "ops");
   register_functions(L, state, {{"tensor", entry<new_tensor>}, {"from_bytes", entry<from_bytes>}});
   lua_pop(L, 1);
+  register_functions(L, state, {{"read_tensor", entry<read_tensor>}});
   lua_getfield(L, -1, "tensor_methods");
   register_functions(L, state, {{"item", entry<item_of>}, {"totable", entry<totable>}, {"to_bytes", entry<to_bytes>}});
   lua_pop(L, 1);

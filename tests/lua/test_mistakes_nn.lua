@@ -5,6 +5,12 @@ local mistakes = require "tests.mistakes"
 t.skip_in("interpreted", "the texts are those of Lua, which names the variable of a wrong call")
 
 mistakes.check("blocks", {
+  {[[pg.constant({1, 2}, {dtyp = "int64"})]],
+   [[constant: bad argument 'dtyp' (expected one of the options dtype, device, got an unknown option; did you mean 'dtype'?)]]},
+  {[[pg.constant(1, 2)]],
+   [[constant: bad argument 'v' (expected one table of all elements, got 2 arguments; write pg.constant{1, 2, 3})]]},
+  {[[pg.param{shape = {2}}:set_data{1, "2"}]],
+   [[set_data: bad argument 'x' (expected a number or a boolean, got "2")]]},
   {[[local _ = net.initialize()]],
    [[initialize: bad argument 'self' (expected the object before the dot, got nil; write net:initialize(…) with a colon)]]},
   {[[local _ = net.initialize("xavier")]],
