@@ -121,7 +121,7 @@ rules = {
 --- and kinds (such as "block") of objects that the failing function could see. It has "a list of tensors" and "a block
 --- object" where a variable holds such a value.
 function lua_errors.explain(message, methods)
-  local line = message:match("^[^\n]*"):gsub(" %(in block .*", "")
+  local line = message:match("^[^\n]*"):gsub(" %(in %l.*", "")
   for _, rule in ipairs(rules) do
     local found, _, capture = line:find(rule[1])
     if found then

@@ -2,6 +2,8 @@
 local mistakes = require "tests.mistakes"
 
 mistakes.check("lua", {
+  {[[pg.loop(2, function(_, v) net:eval() return v end, x)]],
+   [[attempt to call method 'eval' (a nil value) (in the body of loop) (write net(x); calls outside of pg.record predict)]]},
   {[[if x > 0 then print(1) end]],
    [[attempt to compare number with userdata (for a tensor write x:gt(0), x:lt(0), x:ge(0) or x:le(0); for an if, compare x:item(), or write pg.cond(x:gt(0), then_f, else_f) in what is hybridized)]]},
   {[[if 0 < x then print(1) end]],
