@@ -427,7 +427,8 @@ end
 --- pg.checkpoint(f, ...) -> the results of f, run without keeping its intermediate results. backward computes them
 --- again, with the same flags, random numbers and values of the tensors that f changes, and without changing any of them
 --- a second time. Other tensors that f gets from outside must not change before backward. Eagerly f is called a second time:
---- assignments to variables and fields happen again, as in n = n + 1. If that leads to other ops or numbers backward raises.
+--- assignments to variables and fields happen again, as in n = n + 1. If that leads to other ops, numbers or tensors of few
+--- elements, backward raises.
 --- Example: return pg.checkpoint(function(x) return x:exp():sum() end, pg.zeros(3))
 function autograd.checkpoint(f, ...)
   check_function("checkpoint", f)

@@ -203,11 +203,28 @@ struct AttrMark {
   }
 };
 
+constexpr int64_t kFewElements = 64;
+
+// The numbers in a tensor of few elements that the host can read, such as pg.tensor{n}.
+size_t mark_of(const Value& v) {
+  if (v.is_number()) return std::hash<double>()(v.number());
+  if (v.node() || !buffer_of(v) || is_large(v) || v.numel() > kFewElements || !(v.device() == Device{})) return 0;
+  const Array& array = v.array();
+  size_t mark = size_t(v.numel());
+  for (int64_t i = 0; i < v.numel(); ++i) {
+    int64_t at = 0, rest = i;
+    for (int d = v.rank() - 1; d >= 0; rest /= v.shape()[d], --d) at += rest % v.shape()[d] * array.strides[d];
+    const double number = load_number(v.dtype(), static_cast<const char*>(array.data()) + at * size_of(v.dtype()));
+    mix(mark, number == number ? std::hash<double>()(number) : 0);
+  }
+  return mark;
+}
+
 // What tells two runs of the same function apart: the op of an entry, its attributes and the numbers among its inputs.
 void mix_entry(size_t& mark, const TapeNode& node) {
-  mix(mark, std::hash<std::string_view>()(node.op ? node.op->name : node.custom_name));
+  mix(mark, node.op ? std::hash<std::string_view>()(node.op->name) : 0);
   for (size_t i = 0; i < node.attrs.size(); ++i) mix(mark, std::visit(AttrMark{}, node.attrs[i]));
-  for (const Value& v : node.inputs) mix(mark, v.is_number() ? std::hash<double>()(v.number()) : 0);
+  for (const Value& v : node.inputs) mix(mark, mark_of(v));
 }
 
 constexpr double kNoEntries = 1;  // the mark of no entries

@@ -171,6 +171,13 @@ t.test("a checkpoint whose tensors have changed when backward computes it again 
   t.equal({count, made, x.grad}, {{1}, {7, 7}, {6, 6}})
 end)
 
+t.test("a constant that another one has replaced when backward computes it again is an error", function()
+  local x, scale = pg.ones(2):attach_grad(), pg.tensor{2}
+  local y = pg.record(function() return pg.checkpoint(function(a) return a * scale end, x) end)
+  scale = pg.tensor{3}
+  t.error_contains(function() y:backward() end, "checkpoint: f computes something else when backward runs it again")
+end)
+
 t.test("a checkpoint returns all results, nil too", function()
   local x = pg.ones(2):attach_grad()
   local function f(a) return nil, a * 3, nil end
@@ -185,6 +192,8 @@ t.test("a function that computes something else the second time is an error", fu
   local n, flip, double = 0, false, pg.jit(function(x) return x * 2 end)
   for name, f in pairs{
     number = function(x) n = n + 1 return x * n end,
+    tensor = function(x) n = n + 1 return x * pg.tensor({n}, {dtype = "float64"}) end,
+    expanded = function(x) n = n + 1 return x + T{n, n}[2]:expand(2) end,
     branch = function(x) flip = not flip if flip then return x:exp() end return x:sin() end,
     attribute = function(x) n = n + 1 return x:neg():leaky_relu(n) end,
     layers = function(x) n = n + 1 for _ = 1, n do x = x:tanh() end return x end,
@@ -223,6 +232,18 @@ t.test("a function may count its calls", function()
     end):backward()
   end
   t.equal(calls, 5)  -- the first call gave the parameters their values, and kept what backward reads
+end)
+
+t.test("a function may name what it makes by its calls", function()
+  local calls, x = 0, pg.ones(2):attach_grad()
+  pg.record(function()
+    return pg.checkpoint(function(a)
+      calls = calls + 1
+      return pg.autograd.Function{name = "call " .. calls, forward = function(_, b) return b * 2 end,
+                                  backward = function(_, dy) return dy * 2 end}(a)
+    end, x)
+  end):backward()
+  t.equal({calls, x.grad}, {2, {2, 2}})
 end)
 
 t.test("the first call of a net infers shapes and draws as without a checkpoint", function()
