@@ -45,7 +45,8 @@ local modules = {
 local owners = {}
 local function own(module, names) for name in names:gmatch("%S+") do owners[name] = module end end
 own("param", "param constant")
-own("autograd", "record pause no_grad train_mode predict_mode is_recording is_training value_and_grad vjp jvp checkpoint")
+own("autograd", "record pause no_grad train_mode predict_mode is_recording is_training value_and_grad vjp jvp")
+own("checkpoint", "checkpoint")
 own("runtime", "scope keep memory set_num_threads get_num_threads devices instruction_set synchronize warm_up manual_seed Generator ops print live is_tensor type")
 own("help", "help")
 own("hybrid", "jit debug live")

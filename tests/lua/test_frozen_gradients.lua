@@ -159,8 +159,8 @@ end)
 
 t.test("the gradient of a frozen tensor whose requires_grad was read", function()
   local w, x = pg.tensor({2, 3}):attach_grad("null"), pg.tensor({5, 7}):attach_grad()
-  local function f(x)
-    local y = x * w * (w.requires_grad and 1 or 10)
+  local function f(a)
+    local y = a * w * (w.requires_grad and 1 or 10)
     return pg.loop(2, function(_, s) return w.requires_grad and s or s * y end, w):sum()
   end
   local jitted = pg.jit(f)
