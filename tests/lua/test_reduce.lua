@@ -407,3 +407,19 @@ t.test("argmax and argmin of short rows are the first extremes, or the first NaN
     end
   end
 end)
+
+t.test("extremes of arrays that repeat and turn elements are those of their copies", function()
+  local base = pg.tensor({{3, 7, 7}, {9, 1, 9}}, {dtype = "float64"})
+  for name, x in pairs{
+    turned = base:t(), rows = base:reshape(2, 1, 3):expand(2, 4, 3), columns = base:reshape(2, 3, 1):expand(2, 3, 4),
+    all = pg.tensor{5}:expand(6), front = base:reshape(1, 2, 3):expand(4, 2, 3), both = base:t():reshape(3, 1, 2):expand(3, 4, 2),
+    scalar = pg.tensor(5),
+  } do
+    local copy = x:clone():contiguous()
+    for _, op in ipairs{"max", "min", "argmax", "argmin"} do
+      t.equal({name, op, x[op](x)}, {name, op, copy[op](copy)})
+      for d = 1, x:dim() do t.equal({name, op, d, x[op](x, d)}, {name, op, d, copy[op](copy, d)}) end
+    end
+  end
+  t.equal(pg.ones(1):expand(2^40):argmax():item(), 1)
+end)

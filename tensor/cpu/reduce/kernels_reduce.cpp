@@ -191,15 +191,43 @@ void extremes(const T* x, const Lines& lines, int64_t base, T* values, int64_t* 
   }
 }
 
+// The place in an array of shape `in` of element i of its part of shape `part`, which begins where the array begins.
+int64_t place_in(const Dims& in, const Dims& part, int64_t i) {
+  int64_t place = 0, stride = 1;
+  for (int d = in.size() - 1; d >= 0; --d) {
+    place += i % part[d] * stride;
+    i /= part[d];
+    stride *= in[d];
+  }
+  return place;
+}
+
+// Of elements that a dim repeats (stride 0) only the first ones are looked at.
 template <bool kMax>
 void extremes_kernel(const KernelArgs& a, const View* values, const View& indices) {
   const View& in = a.in[0];
-  const Lines lines = a.has_attr("dim") ? Lines(in.shape(), a.dim("dim", in.rank())) : Lines(Dims{in.numel()}, 0);
+  const bool whole = !a.has_attr("dim");
+  const int dim = whole || in.rank() == 0 ? 0 : a.dim("dim", in.rank());
+  Type type = *in.type;
+  for (int d = 0; d < in.rank(); ++d)
+    if ((whole || d == dim) && (*in.strides)[d] == 0 && in.size(d) > 1) type.shape[d] = 1;
+  const View part{&type, in.strides, in.data};
+  cpu::WorkVector<char> copy;
+  const void* data = in.data;
+  if (!is_contiguous(type.shape, *in.strides)) {
+    copy.resize(size_t(part.numel()) * size_t(size_of(in.dtype())));
+    cpu::copy_strided(part, copy.data());
+    data = copy.data();
+  }
+  const Lines lines = whole ? Lines(Dims{part.numel()}, 0) : Lines(type.shape, dim);
   const int64_t base = a.attr<int64_t>("index_base");
   visit_dtype(in.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    extremes<kMax, T>(in.as<const T>(), lines, base, values ? values->as<T>() : nullptr, indices.as<int64_t>());
+    extremes<kMax, T>(static_cast<const T*>(data), lines, base, values ? values->as<T>() : nullptr,
+                      indices.as<int64_t>());
   });
+  int64_t* first = indices.as<int64_t>();
+  if (whole && part.numel() < in.numel()) *first = base + place_in(in.shape(), type.shape, *first - base);
 }
 
 template <bool kMax>
@@ -228,10 +256,10 @@ void add_reduce_kernels(Registry& r) {
       {"any", plain_kernel<ReduceOp::kCount, Finish::kAny>, kStridedInputs},
       {"all", all_kernel, kStridedInputs},
       {"sum_to", sum_to_kernel, kStridedInputs},
-      {"max", extreme_kernel<true>},
-      {"min", extreme_kernel<false>},
-      {"argmax", arg_kernel<true>},
-      {"argmin", arg_kernel<false>},
+      {"max", extreme_kernel<true>, kStridedInputs},
+      {"min", extreme_kernel<false>, kStridedInputs},
+      {"argmax", arg_kernel<true>, kStridedInputs},
+      {"argmin", arg_kernel<false>, kStridedInputs},
   };
   r.add_kernels(0, kRows);
   cpu::add_scan_kernels(r);
