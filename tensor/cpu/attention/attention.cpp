@@ -52,7 +52,7 @@ template <class A, class E>
 void multiply(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const Matrix<A>& a, const Matrix<E>& b,
               SumOf<E>* c, bool adds) {
   if (k == 0 && !adds) std::fill_n(c, m * n, SumOf<E>(0));
-  if (m * n * k == 0) return;
+  if (times(times(m, n), k) == 0) return;
   if constexpr (std::is_same_v<E, BFloat16>)
     gemm_bf16(trans_a, trans_b, m, n, k, a.data, a.stride, b.data, b.stride, Bf16Result<float>{c, n, adds});
   else if (!adds)  // a few queries are dot products

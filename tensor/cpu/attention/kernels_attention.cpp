@@ -135,7 +135,9 @@ struct Heads {
             scale,
             {drops.share, drops.key, index * weights}};
   }
-  int64_t macs() const { return query.rows() * key.rows() * (query.columns() + value.columns()); }  // of a head
+  int64_t macs() const {  // of a head
+    return times(times(query.rows(), key.rows()), plus(query.columns(), value.columns()));
+  }
 };
 
 template <class E>
@@ -192,7 +194,7 @@ void attention_backward(const KernelArgs& a) {
   T* firsts = first_memory.data();
   if constexpr (std::is_same_v<E, T>) firsts = dq;
   cpu::zero_bytes(firsts, heads.count() * size * int64_t(sizeof(T)));
-  const int64_t grain = std::max<int64_t>(1, kMacsPerTask * shares / std::max<int64_t>(3 * heads.macs(), 1));
+  const int64_t grain = std::max<int64_t>(1, kMacsPerTask * shares / std::max<int64_t>(times(3, heads.macs()), 1));
   parallel_for(heads.count() * shares, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t head = i / shares, share = i % shares;

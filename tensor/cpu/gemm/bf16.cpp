@@ -426,7 +426,7 @@ void gemm_bf16(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, cons
   constexpr int64_t kMacsPerTask = 1 << 21, kThinPerTask = 1 << 19, kWorthWaking = 1 << 24;
   const int64_t task = std::min(kMacsPerTask, kThinPerTask * std::min({m, n, k}));
   const bool by_rows = p.m >= p.n;
-  const int64_t length = by_rows ? p.m : p.n, units = blocks(length), macs = m * n * k;
+  const int64_t length = by_rows ? p.m : p.n, units = blocks(length), macs = times(times(m, n), k);
   const int64_t parts = std::clamp<int64_t>(macs / task, 1, std::min<int64_t>(units, num_threads()));
   const auto work = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

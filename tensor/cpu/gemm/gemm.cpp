@@ -209,7 +209,7 @@ void product(const Problem& given, const T* a, const T* b, SumOf<T>* c, const Ep
   }
   const Problem p = with_rows(given);
   const Path path = path_of<T>(p);
-  const int64_t macs = p.m * p.n * p.k, task = macs_per_task(p);
+  const int64_t macs = times(times(p.m, p.n), p.k), task = macs_per_task(p);
   if (is_deep(path, p)) return deep_product(path, p, a, b, c, finish);
   if constexpr (std::is_floating_point_v<T>)
     if (path == Path::kBlocks && !packed && macs > kRegionMacs && Runtime::current().threads().stops_between_regions())
@@ -312,7 +312,7 @@ void gemv_linear(int64_t m, int64_t n, int64_t k, const float* x, const float* w
 bool are_small(Path path, const Problem& p) {
   constexpr int64_t kColumns = 4, kMacs = 256;
   if (path != Path::kRows || is_deep(path, p)) return false;
-  return p.n <= kColumns && (p.m * p.n * p.k <= kMacs || (p.m * p.n == 1 && !p.trans_b));
+  return p.n <= kColumns && (times(times(p.m, p.n), p.k) <= kMacs || (p.m * p.n == 1 && !p.trans_b));
 }
 
 Layout layout(bool transposed, int64_t ld) { return transposed ? Layout{1, ld} : Layout{ld, 1}; }
@@ -328,10 +328,10 @@ void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const T* 
 template <class H>
 void gemm_half(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const H* a, int64_t lda, const H* b,
                int64_t ldb, H* c, int64_t ldc, const Epilogue<float>& finish) {
-  if (m * n * k > 0 && std::min(m, n) <= kGemvMaxRows)
+  if (times(times(m, n), k) > 0 && std::min(m, n) <= kGemvMaxRows)
     return gemm_thin<H>({trans_a, trans_b, m, n, k, lda, ldb, ldc}, a, b, c, finish);
   if constexpr (std::is_same_v<H, BFloat16>)
-    if (m * n * k > 0 && multiplies_bf16())
+    if (times(times(m, n), k) > 0 && multiplies_bf16())
       return gemm_bf16(trans_a, trans_b, m, n, k, a, lda, b, ldb, Bf16Result<BFloat16>{c, ldc, false, finish});
   gemm_widened<H>({trans_a, trans_b, m, n, k, lda, ldb, ldc}, a, b, c, finish);
 }
@@ -343,7 +343,7 @@ template void gemm_half(bool, bool, int64_t, int64_t, int64_t, const BFloat16*, 
 template <class H>
 void gemm_half_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
                        const H* a, int64_t lda, const H* b, int64_t ldb, H* c, int64_t ldc) {
-  const int64_t macs = std::max<int64_t>(1, m * n * k);
+  const int64_t macs = std::max<int64_t>(1, times(times(m, n), k));
   const auto work = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       gemm_half(trans_a, trans_b, m, n, k, a + i * s.a, lda, b + i * s.b, ldb, c + i * s.c, ldc);
@@ -362,7 +362,7 @@ void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int
   const Problem p = with_rows({trans_a, trans_b, m, n, k, lda, ldb, ldc});
   if (m == 0 || n == 0) return;
   const Path path = path_of<T>(p);
-  const int64_t macs = std::max<int64_t>(1, m * n * k), task = std::max<int64_t>(1, macs_per_task(p));
+  const int64_t macs = std::max<int64_t>(1, times(times(m, n), k)), task = std::max<int64_t>(1, macs_per_task(p));
   if (count < num_threads() && macs >= 2 * task) {
     for (int64_t i = 0; i < count; ++i) product(p, a + i * s.a, b + i * s.b, c + i * s.c);
     return;
@@ -383,7 +383,7 @@ void gemm_batched(int64_t count, BatchStrides s, bool trans_a, bool trans_b, int
 }
 
 bool right_packs(bool trans_b, int64_t m, int64_t n, int64_t k) {
-  if (m * n * k == 0) return false;
+  if (times(times(m, n), k) == 0) return false;
   const Problem p{false, trans_b, m, n, k, k, trans_b ? k : n, n};
   return path_of<float>(p) == Path::kBlocks;
 }

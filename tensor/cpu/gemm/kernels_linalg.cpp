@@ -119,7 +119,7 @@ void multiply_integers(int64_t count, cpu::BatchStrides s, const Product& p, con
     return;
   }
   Poller poll;
-  if (p.n < kFewColumns || p.m * p.n * p.k < kSmall) {
+  if (p.n < kFewColumns || times(times(p.m, p.n), p.k) < kSmall) {
     for (int64_t q = 0; q < count; ++q, a += s.a, b += s.b, c += s.c, poll(p.m))
       parallel_for(p.m, 10'000 / (p.n * p.k + 1) + 1, [&](int64_t begin, int64_t end) {
         Poller each;
