@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/exec/entry.h"
 #include "graph/exec/kept.h"
-#include "graph/exec/residuals.h"
 #include "graph/ir/history.h"
 #include "graph/passes/passes.h"
 #include "tensor/observer.h"
@@ -13,67 +13,11 @@ namespace pg {
 namespace {
 
 // Plans that are kept: at most so many, which find() looks through, and above the fewest only with so many nodes
-// together, of 1.5 KB each. Sequences of 1 to 512 items keep their plans.
+// together, of about 1 KB each. Sequences of 1 to 512 items keep their plans.
 constexpr size_t kMaxSpecializations = 512, kFewestSpecializations = 16, kMaxNodes = size_t(1) << 17;
-
-// Gradients of fewer bytes together are new arrays instead of being written over the old ones.
-constexpr Bytes kLargeGradients = Bytes(1 << 20);
-
-// The name of the tape entries that flowing() makes.
-constexpr std::string_view kFlowing = "frozen tensor of a graph";
-
-Flow flow_of(const Value& v) {
-  const TapeNode* node = v.node();
-  if (!node || (is_frozen(v) && node->custom_name != kFlowing)) return Flow::kNone;
-  if (!node->leaf) return Flow::kHistory;
-  return node->req == GradReq::kAdd ? Flow::kAdd : Flow::kWrite;
-}
 
 bool any_flow(std::span<const Value> inputs) {
   return std::any_of(inputs.begin(), inputs.end(), [](const Value& v) { return flow_of(v) != Flow::kNone; });
-}
-
-// A gradient that is asked for later may flow to other inputs than the run that checked these guards.
-Graph without_flow_guards(Graph trace) {
-  std::erase_if(trace.guards, [](const TypeGuard& guard) { return guard.kind == TypeGuard::kRequiresGrad; });
-  return trace;
-}
-
-// Returns the trace (inputs, leaves, cotangents) → gradients. Values that the script detached stay detached in these
-// gradients. leaves: those that the trace returns.
-Graph gradient_trace(const Graph& trace, std::span<const int32_t> leaves, const Specialized& joint) {
-  Graph graph = without_flow_guards(without_effects(trace));  // effects happened in the first run
-  for (int32_t leaf : leaves) {
-    Node input;
-    input.kind = NodeKind::kInput;
-    input.types = trace.nodes[size_t(leaf)].types;
-    graph.nodes[size_t(leaf)] = std::move(input);
-    graph.inputs.push_back(leaf);
-  }
-  const std::vector<int32_t> sources = graph.inputs;
-  Node gradient;
-  gradient.kind = NodeKind::kGradient;
-  gradient.heads = int32_t(joint.heads.size());
-  gradient.create_graph = true;
-  for (int32_t head : joint.heads) gradient.inputs.push_back(trace.outputs[size_t(head)]);
-  for (int32_t head : joint.heads) {
-    Node cotangent;
-    cotangent.kind = NodeKind::kInput;
-    cotangent.name = fmt::format("cotangent {}", head + 1);
-    cotangent.types.push_back(trace.type(trace.outputs[size_t(head)]));
-    gradient.inputs.push_back(Operand::of(graph.nodes.size()));
-    graph.inputs.push_back(int32_t(graph.nodes.size()));
-    graph.nodes.push_back(std::move(cotangent));
-  }
-  graph.outputs.clear();
-  for (int32_t input : joint.wanted) {
-    const Operand of = Operand::of(size_t(sources[size_t(input)]));
-    gradient.inputs.push_back(of);
-    graph.outputs.push_back({int32_t(graph.nodes.size()), int32_t(gradient.types.size()), 0});
-    gradient.types.push_back(trace.type(of));
-  }
-  graph.nodes.push_back(std::move(gradient));
-  return graph;
 }
 
 // Whether a run computes every gradient that the walk over its node needs.
@@ -81,17 +25,6 @@ bool all_wanted(const Specialized& joint, const TapeNode& node) {
   const auto needed = node.replaced.size() - size_t(std::count(node.replaced.begin(), node.replaced.end(), nullptr));
   return needed == size_t(std::count_if(joint.wanted.begin(), joint.wanted.end(),
                                         [&](int32_t k) { return node.replaced[size_t(k)] != nullptr; }));
-}
-
-// Marks the inputs that last and that the program does not replace by other values.
-void mark_lasting(Graph& graph, const Program::Options& options) {
-  for (int32_t input : options.lasting) graph.nodes[size_t(graph.inputs[size_t(input)])].lasts = true;
-  for (const Replacement& r : options.replacements) {
-    const int32_t input = graph.inputs[size_t(r.input)];
-    int32_t now = graph.outputs[size_t(r.output)].node;
-    while (graph.nodes[size_t(now)].is<"detach">()) now = graph.nodes[size_t(now)].inputs[0].node;
-    if (now != input) graph.nodes[size_t(input)].lasts = false;
-  }
 }
 
 }  // namespace
@@ -106,96 +39,6 @@ bool reads_flows(const Graph& trace) {
     if (guard.kind == TypeGuard::kRequiresGrad) return true;
   return false;
 }
-
-struct Program::Entry {
-  Signature signature;
-  bool exact_flows = false;
-  Program::Options options;
-  std::shared_ptr<const Graph> trace;
-  std::vector<int32_t> leaves;  // as Program::leaves_
-  Specialized joint;            // its graph only if the run is recorded
-  std::shared_ptr<const Plan> forward, backward;
-  std::vector<int32_t> kept;
-  bool lends = false;    // backward writes gradients over the old ones
-  ValueBlock residuals;  // the inputs of backward that forward leaves in a block
-  std::shared_ptr<KeptShelf> shelf;
-  Graph program;     // the graph that `forward` was planned from
-  size_t nodes = 0;  // of both graphs
-  std::mutex mutex;  // guards the members below, which are made on first use:
-  Graph backward_graph;
-  Ref<Program> differentiable;  // (inputs, cotangents) → gradients, for create_graph
-  Specialized whole;            // the lists of the program that returns the gradients of all inputs
-  Ref<Program> whole_gradient;
-
-  bool fits(std::span<const Value> inputs, bool recording, bool training) const {
-    if (signature.training != training || signature.recording != recording) return false;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (!(inputs[i].type() == signature.types[i])) return false;
-      if (exact_flows && flow_of(inputs[i]) != signature.flows[i]) return false;
-    }
-    return true;
-  }
-
-  std::shared_ptr<const Plan> backward_plan(Context& ctx) {
-    const std::lock_guard lock(mutex);
-    if (!backward) {
-      PlanOptions plan = plan_options(kept);
-      plan.name += " backward";
-      plan.consumed = residuals;
-      for (size_t i = kept.size(); i < backward_graph.inputs.size(); ++i) plan.changing.push_back(int32_t(i));
-      if (lends)
-        for (size_t k = 0; k < joint.wanted.size(); ++k) plan.lendable.push_back(int32_t(k));
-      backward = observed(ctx, Work::Kind::kCompile, plan.name,
-                          [&] { return make_plan(optimize(backward_graph, half_options()), plan); });
-      backward_graph = {};
-    }
-    return backward;
-  }
-
-  Program& gradient_program() {
-    const std::lock_guard lock(mutex);
-    if (!differentiable) {
-      differentiable = Ref<Program>(new Program(gradient_trace(*trace, leaves, joint), {}, gradient_options()));
-    }
-    return *differentiable;
-  }
-
-  // The same for all heads and all inputs. Used if the caller needs a gradient that the request kNull left out.
-  Program& whole_gradient_program() {
-    const std::lock_guard lock(mutex);
-    if (!whole_gradient) {
-      Signature all = signature;
-      all.recording = true;
-      for (size_t i = 0; i < all.types.size(); ++i)
-        all.flows[i] = is_float(all.types[i].dtype) ? Flow::kWrite : Flow::kNone;
-      whole = specialize(without_flow_guards(*trace), all, leaves);
-      whole_gradient = Ref<Program>(new Program(gradient_trace(*trace, leaves, whole), {}, gradient_options()));
-    }
-    return *whole_gradient;
-  }
-
-  Options gradient_options() const {
-    return {
-        .name = options.name + " gradient", .static_alloc = options.static_alloc, .static_shape = options.static_shape};
-  }
-  // Of one half: the layouts were chosen for both.
-  static PassOptions half_options() {
-    PassOptions options;
-    options.layouts = false;
-    return options;
-  }
-  // inputs: by input of the plan, the input of the call.
-  PlanOptions plan_options(std::span<const int32_t> inputs) const {
-    PlanOptions plan;
-    plan.name = options.name;
-    plan.static_alloc = options.static_alloc;
-    plan.shelf = shelf;
-    for (size_t i = 0; signature.recording && i < inputs.size(); ++i)
-      if (signature.flows[size_t(inputs[i])] != Flow::kNone) plan.changing.push_back(int32_t(i));
-    if (joint.heads.empty()) plan.lendable = options.lendable, plan.replacements = options.replacements;
-    return plan;
-  }
-};
 
 Program::Program(Graph trace, std::vector<Ref<Generator>> generators, Options options)
     : trace_(std::make_shared<Graph>(std::move(trace))),
@@ -222,7 +65,8 @@ size_t Program::arena_bytes() const {
 
 Graph Program::optimized() const {
   const std::lock_guard lock(mutex_);
-  return entries_.empty() ? *trace_ : entries_[0]->program;
+  if (entries_.empty()) return *trace_;
+  return Entry(*this, entries_[0]->signature).differentiate();
 }
 
 bool Program::records(const Context& ctx, std::span<const Value> inputs) const {
@@ -230,42 +74,22 @@ bool Program::records(const Context& ctx, std::span<const Value> inputs) const {
 }
 
 std::shared_ptr<Program::Entry> Program::make(Context& ctx, std::span<const Value> inputs) {
-  auto entry = std::make_shared<Entry>();
-  entry->options = options_;
-  entry->trace = trace_;
-  entry->leaves = leaves_;
-  entry->shelf = shelf_;
-  Signature& signature = entry->signature;
+  Signature signature;
   signature.training = ctx.training;
   signature.recording = records(ctx, inputs);
-  entry->exact_flows = signature.recording || reads_flows_;
+  const bool exact_flows = signature.recording || reads_flows_;
   for (const Value& v : inputs) {
     signature.types.push_back(v.type());
-    signature.flows.push_back(entry->exact_flows ? flow_of(v) : Flow::kNone);
+    signature.flows.push_back(exact_flows ? flow_of(v) : Flow::kNone);
   }
-  entry->joint = specialize(*trace_, signature, leaves_);
-  if (!signature.recording) mark_lasting(entry->joint.graph, options_);
-  if (entry->joint.heads.empty()) {
-    entry->program = optimize(entry->joint.graph);
-    entry->joint.graph = {};
-  } else {
-    PassOptions whole;
-    whole.last = Pass::kLayout;
-    entry->joint.graph = optimize(std::move(entry->joint.graph), whole);
-    Split halves = split(entry->joint);
-    Bytes gradients;
-    for (const Operand& gradient : halves.backward.outputs) gradients += bytes_of(halves.backward.type(gradient));
-    entry->lends = gradients >= kLargeGradients;
-    entry->program = optimize(halves.forward, entry->half_options());
-    entry->backward_graph = std::move(halves.backward);
-    entry->kept = std::move(halves.kept);
-  }
-  entry->nodes = entry->program.nodes.size() + entry->backward_graph.nodes.size();
+  auto entry = std::make_shared<Entry>(*this, std::move(signature));
+  const Graph program = entry->differentiate();
+  entry->nodes = program.nodes.size() + entry->backward_graph.nodes.size();
   std::vector<int32_t> all(inputs.size());
   std::iota(all.begin(), all.end(), 0);
   PlanOptions options = entry->plan_options(all);
-  if (!entry->joint.heads.empty()) options.left = place_residuals(entry->program, entry->joint.outputs);
-  entry->forward = make_plan(entry->program, options);
+  if (!entry->joint.heads.empty()) options.left = place_residuals(program, entry->joint.outputs);
+  entry->forward = make_plan(program, options);
   entry->residuals = block_left_by(*entry->forward, entry->joint.outputs, entry->kept.size());
   return entry;
 }
@@ -454,8 +278,8 @@ Values Program::backward(Context& ctx, Run& run, TapeNode& node, std::span<const
     for (const Value& v : run.residuals) arguments.push_back(v);
   }
   for (size_t k = 0; k < joint.heads.size(); ++k) {
-    const Type& type = joint.graph.nodes[size_t(joint.graph.inputs[first + k])].types[0];
-    arguments.push_back(k < cotangents.size() && cotangents[k].defined() ? cotangents[k] : make_filled(type, 0));
+    const bool given = k < cotangents.size() && cotangents[k].defined();
+    arguments.push_back(given ? cotangents[k] : make_filled(entry.head_types[k], 0));
   }
   if (ctx.recording) {
     const ScopedFlag training(ctx.training, entry.signature.training);

@@ -393,6 +393,12 @@ class Planner : Lowering {
     if (!plan_->options.body) find_simultaneous(*plan_);
     find_segments(*plan_);
     if (keeps_source_) plan_->source = std::make_shared<const Graph>(graph_);
+    trim();
+  }
+  void trim() {  // a program may keep hundreds of plans
+    const auto trimmed = [](auto&... list) { (list.shrink_to_fit(), ...); };
+    trimmed(plan_->steps, plan_->storages, plan_->views, plan_->slots, plan_->layouts, plan_->attributes,
+            plan_->input_types, plan_->outputs, plan_->fresh, plan_->immediates, plan_->prepared, plan_->packs);
   }
   void emit_scratch(const Draft& d, Step& step) {
     step.scratch_count = int32_t(d.scratch.size());
