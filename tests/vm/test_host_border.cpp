@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -276,16 +278,10 @@ TEST_CASE("host border: what ends one call does not name another, however often 
   }
 }
 
-TEST_CASE("host border: what scripts nest stops before the end of a small stack") {
-  const char* const nested[] = {
-      "local function f() return coroutine.wrap(function() return f() + 1 end)() + 1 end f()",
-      "local function f() local ok, e = coroutine.resume(coroutine.create(f)) error(e, 0) end f()",
-      "local function f() table.sort({2, 1}, function() f() return true end) end f()",
-      "local function f() return (('a'):gsub('a', function() f() return 'x' end)) end f()",
-      "local function f() load(function() f() return nil end) end f()",
-      "local pg = require 'perigee' local function f() pg.record(function() f() end) end f()",
-      "local pg = require 'perigee' local function f() pg.scope(function() f() end) end f()",
-  };
+namespace {
+
+// Runs scripts that nest without end on a thread with a stack of so many KiB.
+void check_nesting(std::span<const char* const> scripts, size_t kib) {
   struct Task {
     const char* script;
     bool sandboxed;
@@ -307,24 +303,52 @@ TEST_CASE("host border: what scripts nest stops before the end of a small stack"
 #else
   constexpr size_t kFrames = 1;
 #endif
-  for (const size_t kib : {128 * kFrames, 256 * kFrames, 1024 * kFrames, size_t(8192)}) {  // the last is the usual one
-    for (const char* script : nested) {
-      for (const bool sandboxed : {false, true}) {
-        CAPTURE(std::string(script));
-        CAPTURE(kib);
-        Task task{script, sandboxed};
-        pthread_attr_t attributes;
-        pthread_attr_init(&attributes);
-        REQUIRE(pthread_attr_setstacksize(&attributes, kib << 10) == 0);
-        pthread_t thread;
-        REQUIRE(pthread_create(&thread, &attributes, run, &task) == 0);
-        pthread_join(thread, nullptr);
-        pthread_attr_destroy(&attributes);
-        CHECK(task.status == PERIGEE_SCRIPT_ERROR);
-        CHECK(task.overflow);
-      }
+  for (const char* script : scripts) {
+    for (const bool sandboxed : {false, true}) {
+      CAPTURE(std::string(script));
+      CAPTURE(kib);
+      Task task{script, sandboxed};
+      pthread_attr_t attributes;
+      pthread_attr_init(&attributes);
+      REQUIRE(pthread_attr_setstacksize(&attributes, (kib * kFrames) << 10) == 0);
+      pthread_t thread;
+      REQUIRE(pthread_create(&thread, &attributes, run, &task) == 0);
+      pthread_join(thread, nullptr);
+      pthread_attr_destroy(&attributes);
+      CHECK(task.status == PERIGEE_SCRIPT_ERROR);
+      CHECK(task.overflow);
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("host border: what scripts nest stops before the end of a small stack") {
+  const char* const nested[] = {
+      "local function f() return coroutine.wrap(function() return f() + 1 end)() + 1 end f()",
+      "local function f() local ok, e = coroutine.resume(coroutine.create(f)) error(e, 0) end f()",
+      "local function f() table.sort({2, 1}, function() f() return true end) end f()",
+      "local function f() return (('a'):gsub('a', function() f() return 'x' end)) end f()",
+      "local function f() load(function() f() return nil end) end f()",
+      "local pg = require 'perigee' local function f() pg.record(function() f() end) end f()",
+      "local pg = require 'perigee' local function f() pg.scope(function() f() end) end f()",
+  };
+  for (const size_t kib : {128, 256, 1024, 8192}) check_nesting(nested, kib);  // the last is the usual one
+}
+
+TEST_CASE("host border: kernels fit the half of a small stack that scripts leave") {
+  const std::string nest = " local function f() g() return (('a'):gsub('a', function() f() return 'x' end)) end f()";
+  std::vector<std::string> texts;
+  std::vector<const char*> scripts;
+  for (const char* call : {"pg.linalg.inv(eye)", "x:sum(2)", "x:var(2)", "half:sum(2)",
+                           "pg.grad(function(y) return pg.cross_entropy(y, classes) end)(double)"})
+    texts.push_back(
+        "local pg = require 'perigee' local eye, x = pg.eye(200), pg.ones(3, 500, 12) "
+        "local half, double = x:to('bfloat16'), x:to('float64') "
+        "local classes = pg.ones(3, 12, {dtype = 'int64'}) local function g() " +
+        std::string(call) + " end" + nest);
+  for (const std::string& text : texts) scripts.push_back(text.c_str());
+  check_nesting(scripts, 128);
 }
 
 TEST_CASE("host border: bools that are neither 0 nor 1, and strides that overflow") {

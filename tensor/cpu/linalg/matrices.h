@@ -1,6 +1,7 @@
 // Shared by the kernels of linear algebra: the matrices of a batch in parallel, blocks of a matrix, products.
 #pragma once
 #define EIGEN_DONT_PARALLELIZE
+#define EIGEN_STACK_ALLOCATION_LIMIT 8192  // a thread of the host may have a stack of 128 KiB
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>

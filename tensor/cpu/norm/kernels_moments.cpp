@@ -88,8 +88,8 @@ bool out_of_range(T squares) {
 
 template <class T>
 double deviation_in_double(const T* x, int64_t n, double mean) {
-  double wide[kBlock];
-  std::copy_n(x, n, wide);
+  const Scratch<double> wide(kBlock);
+  std::copy_n(x, n, wide.get());
   return norm_loops<double>().deviation(wide, n, mean);
 }
 
@@ -122,8 +122,12 @@ Moments moments_of_run(const NormLoops<T>& loops, const T* x, int64_t n) {
 template <class T>
 void moments_of_columns(const NormLoops<T>& loops, const T* x, int64_t rows, int64_t stride, int64_t width,
                         Moments* out) {
-  T sums[kTile], means[kTile], squares[kTile];
-  double mean[kTile] = {}, all[kTile] = {}, wide[kTile];
+  const Scratch<T> narrow(3 * kTile);
+  T *const sums = narrow, *const means = sums + kTile, *const squares = means + kTile;
+  const Scratch<double> wide_scratch(3 * kTile);
+  double *const mean = wide_scratch, *const all = mean + kTile, *const wide = all + kTile;
+  std::fill_n(mean, width, 0.0);
+  std::fill_n(all, width, 0.0);
   for (int64_t r = 0; r < rows; r += kRows) {
     const int64_t m = std::min(kRows, rows - r);
     std::fill_n(sums, width, T(0));

@@ -6,6 +6,7 @@
 
 #include "tensor/cpu/elementary-inl.h"
 #include "tensor/parallel.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/cpu/norm/softmax_simd.h"
 
 #include <algorithm>
@@ -145,7 +146,8 @@ HWY_INLINE T long_exp_sum(const T* x, T* y, T top, int64_t n) {
 template <bool kLog, class T>
 HWY_INLINE void stream_rows(const T* x, T* y, int64_t count, int64_t n) {
   const Tag<T> d;
-  HWY_ALIGN T terms[kStreamedRow];
+  const Scratch<T> scratch(kStreamedRow);
+  T* const terms = scratch;
   const T* from = terms;  // the row that is to be written: its terms, or its elements for a logarithm
   auto shift = hn::Zero(d), factor = shift;
   const auto write = [&](T* to, int64_t i) HWY_ATTR {
@@ -404,7 +406,9 @@ void columns_scaled_exp(const T* x, const T* lse, const T* rest, const T* a, con
                         int64_t stride, int64_t width) {
   const Tag<T> d;
   const Columns c(n, stride, width);
-  HWY_ALIGN T factors[4][kSoftmaxTile + hn::MaxLanes(d)];
+  constexpr int64_t kSize = kSoftmaxTile + int64_t(hn::MaxLanes(Tag<T>()));
+  const Scratch<T> scratch(4 * kSize);
+  T* const factors[] = {scratch, scratch + kSize, scratch + 2 * kSize, scratch + 3 * kSize};
   const T* const lists[] = {lse, rest, a, b};
   for (int k = 0; k < 4; ++k) {
     std::copy(lists[k], lists[k] + width, factors[k]);

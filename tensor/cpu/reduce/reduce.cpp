@@ -181,7 +181,7 @@ class Reducer {
 
   void add_run(Total* total, int64_t in_offset, int64_t n) const {
     if (direct_) return loops_.runs(total, at(in_offset), n, 1, 0);
-    alignas(64) char buffer[kRunBlock * 8];
+    const Scratch<char> buffer(kRunBlock * 8);
     for (int64_t i = 0; i < n; i += kRunBlock) {
       const int64_t m = std::min(kRunBlock, n - i);
       fetch_(at(in_offset + i * inner_.in_stride), inner_.in_stride, m, buffer);
@@ -192,7 +192,7 @@ class Reducer {
   // Combines each of n runs at equal distances into a total of its own. Short ones that are converted share a buffer.
   void add_even_runs(Total* totals, int64_t in_offset, int64_t n, int64_t distance) const {
     if (direct_) return loops_.runs(totals, at(in_offset), inner_.size, n, distance);
-    alignas(64) char buffer[kRunBlock * 8];
+    const Scratch<char> buffer(kRunBlock * 8);
     const int64_t size = inner_.size, most = kRunBlock / size;
     if (most < 2) {
       for (int64_t k = 0; k < n; ++k) add_run(totals + k, in_offset + k * distance, size);
@@ -312,7 +312,8 @@ class Reducer {
   // For gapless rows that are too short for vectors: several rows are treated as one long row.
   void add_narrow_rows(Total* totals, int64_t in_offset, int64_t n, int64_t width) const {
     const int64_t group = std::min(n / 2, kReduceTile / 2 / width), wide = group * width, wide_rows = n / group;
-    Total sums[kReduceTile];
+    const Scratch<Total> scratch(kReduceTile);
+    Total* const sums = scratch;
     std::fill(sums, sums + wide, loops_.init);
     for (int64_t r = 0; r < wide_rows; r += kReduceRows)
       loops_.rows(sums, at(in_offset + r * wide), wide, std::min(kReduceRows, wide_rows - r), wide);
@@ -322,7 +323,7 @@ class Reducer {
   }
 
   void add_fetched_rows(Total* totals, int64_t in_offset, int64_t stride, int64_t n, int64_t width) const {
-    alignas(64) char buffer[kRunBlock * 8];
+    const Scratch<char> buffer(kRunBlock * 8);
     const int64_t rows = std::min<int64_t>(kReduceRows, kRunBlock / width);
     for (int64_t r = 0; r < n; r += rows) {
       const int64_t m = std::min(rows, n - r);
@@ -352,7 +353,8 @@ class Reducer {
   }
 
   void reduce_tile(const Place& place, int64_t n) const {
-    Total totals[kReduceTile];
+    const Scratch<Total> scratch(kReduceTile);
+    Total* const totals = scratch;
     std::fill(totals, totals + n, loops_.init);
     add_rows(totals, place.in, 0, reduced_count_, n);
     store(place.out, inner_.out_stride, totals, n);
