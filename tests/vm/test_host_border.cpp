@@ -336,17 +336,20 @@ TEST_CASE("host border: what scripts nest stops before the end of a small stack"
   for (const size_t kib : {128, 256, 1024, 8192}) check_nesting(nested, kib);  // the last is the usual one
 }
 
-TEST_CASE("host border: kernels fit the half of a small stack that scripts leave") {
-  const std::string nest = " local function f() g() return (('a'):gsub('a', function() f() return 'x' end)) end f()";
+TEST_CASE("host border: calls fit the half of a small stack that scripts leave") {
+  const std::string start = R"(
+      local pg = require "perigee"
+      local eye, x, many = pg.eye(200), pg.ones(3, 500, 12), {}
+      local half, double, classes = x:to("bfloat16"), x:to("float64"), pg.ones(3, 12, {dtype = "int64"})
+      for i = 1, 250 do many[i] = pg.tensor(i) end
+      local total = pg.jit(function(s, ...) for _, x in ipairs{...} do s = s + x end return s end)
+      local function nest() )";
+  const std::string end = " return (('a'):gsub('a', function() nest() return 'x' end)) end nest()";
   std::vector<std::string> texts;
   std::vector<const char*> scripts;
-  for (const char* call : {"pg.linalg.inv(eye)", "x:sum(2)", "x:var(2)", "half:sum(2)",
+  for (const char* call : {"pg.linalg.inv(eye)", "x:sum(2)", "x:var(2)", "half:sum(2)", "total(unpack(many))",
                            "pg.grad(function(y) return pg.cross_entropy(y, classes) end)(double)"})
-    texts.push_back(
-        "local pg = require 'perigee' local eye, x = pg.eye(200), pg.ones(3, 500, 12) "
-        "local half, double = x:to('bfloat16'), x:to('float64') "
-        "local classes = pg.ones(3, 12, {dtype = 'int64'}) local function g() " +
-        std::string(call) + " end" + nest);
+    texts.push_back(start + call + end);
   for (const std::string& text : texts) scripts.push_back(text.c_str());
   check_nesting(scripts, 128);
 }

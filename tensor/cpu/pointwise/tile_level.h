@@ -7,42 +7,10 @@
 #include <algorithm>
 #include <map>
 
-#include "tensor/cpu/pointwise/tile_forms.h"
+#include "tensor/cpu/pointwise/tile_plan.h"
 #include "tensor/small_vector.h"
 
 namespace pg::cpu {
-
-inline constexpr int64_t kSingleBytes = 16;          // of a register for one element
-inline constexpr int64_t kRegisterBytes = 24 << 10;  // of the registers of a tile, which stay in the first-level cache
-
-// Where a value goes, besides registers, when it is computed.
-struct TileTarget {
-  int32_t value;
-  Cell cell;
-  DType dtype;
-  int32_t output = -1;             // which, when it is one
-  ChainOp adds = ChainOp::kCount;  // adds the value up there instead of storing it
-};
-
-// What the compilers of the levels share.
-struct TilePlan {
-  const TileBody& body;
-  TileProgram& program;
-  std::vector<int8_t> level;  // of each value
-  std::vector<ChainForm> form;
-  std::vector<const SpanRow*> row;  // of ops
-  std::vector<int32_t> weight;      // roughly, of what must be computed for a value
-  std::vector<bool> needed;
-  std::vector<Cell> place;                      // of a value at its own and at higher levels; -1: not in memory
-  std::vector<int32_t> last_read, first_write;  // of inputs, of outputs: in the order of the code
-  int32_t clock = 0;
-
-  const TileValue& value(int32_t v) const { return body.values[size_t(v)]; }
-  bool computed(int32_t v) const {
-    return value(v).kind == TileValue::Kind::kOp || value(v).kind == TileValue::Kind::kConvert;
-  }
-  Cell new_cell() { return program.cells++; }
-};
 
 // The code of one level.
 class LevelCompiler {
@@ -239,12 +207,58 @@ class LevelCompiler {
 
   // --- Values ---
 
-  // Computes a value, which then is in the accumulator or in memory, and stores it where targets want it.
-  void generate(int32_t v) {
+  // A value that is to be computed after some of its operands, which go to memory.
+  struct Pending {
+    int32_t v;
+    SmallVector<int32_t, 3> operands{};
+    size_t next = 0;                 // of the operands
+    bool accumulates = false;        // the last operand stays in the accumulator
+    ChainOp join = ChainOp::kCount;  // the step that computes an operand, too, and the position of the other one
+    int held = 0;
+  };
+
+  // Computes a value, which then is in the accumulator or in memory, and stores it where targets want it. Without
+  // recursion, since a chain of ops is as deep as it is long.
+  void generate(int32_t root) {
+    std::vector<Pending> stack{start(root)};
+    while (true) {
+      Pending& top = stack.back();
+      while (top.next < top.operands.size() && in_memory(top.operands[top.next])) ++top.next;  // another one needed it
+      if (top.next < top.operands.size()) {
+        stack.push_back(start(top.operands[top.next]));
+        continue;
+      }
+      const int32_t v = top.v;
+      finish(top);
+      stack.pop_back();
+      if (stack.empty()) return;
+      Pending& reader = stack.back();
+      if (++reader.next < reader.operands.size() || !reader.accumulates) keep(v);
+    }
+  }
+
+  Pending start(int32_t v) {
     finished_[size_t(v)] = true;
+    Pending out{v};
+    const ChainForm& form = p_.form[size_t(v)];
+    if (form.chained && form.load != ChainOp::kCount) {
+      out.operands.push_back(p_.value(v).operands[0]);
+    } else if (!form.chained || !find_join(out)) {
+      out.operands = pending_operands(v);
+      const int32_t last = form.chained ? last_operand(v, out.operands) : -1;
+      out.accumulates = last >= 0;
+      std::stable_partition(out.operands.begin(), out.operands.end(), [&](int32_t o) { return o != last; });
+    }
+    return out;
+  }
+
+  void finish(const Pending& pending) {
+    const int32_t v = pending.v;
     if (!p_.form[size_t(v)].chained) return generate_span(v);
     if (p_.form[size_t(v)].load != ChainOp::kCount)
       generate_load(v);
+    else if (pending.join != ChainOp::kCount)
+      generate_joined(pending);
     else
       generate_chained(v);
     accumulator_ = v;
@@ -305,7 +319,6 @@ class LevelCompiler {
 
   void generate_load(int32_t v) {
     const int32_t from = p_.value(v).operands[0];
-    bring_to_memory(from);
     Step step;
     use_a(step, from);
     push(step, p_.form[size_t(v)].load);
@@ -353,34 +366,34 @@ class LevelCompiler {
     return best;
   }
 
-  void bring_to_memory(int32_t v) {
-    if (in_memory(v)) return;  // another operand needed it
-    generate(v);
-    keep(v);
-  }
-
-  // A step for v that also computes one of its operands, an op on two values in memory; false when there is none.
-  bool generate_joined(int32_t v) {
-    const TileValue& value = p_.value(v);
-    const ChainForm& form = p_.form[size_t(v)];
+  // Finds a step that also computes one of the operands, an op on two values in memory.
+  bool find_join(Pending& out) const {
+    const TileValue& value = p_.value(out.v);
+    const ChainForm& form = p_.form[size_t(out.v)];
     if (form.operands != 2 || value.operands[0] == value.operands[1]) return false;
     for (int k = 0; k < 2; ++k) {
-      const int32_t held = value.operands[k], side = value.operands[1 - k];
-      const ChainOp op =
-          joinable(side) ? join_op(p_.form[size_t(side)].by_operand[0], form.by_operand[k]) : ChainOp::kCount;
-      if (op == ChainOp::kCount) continue;
-      if (!in_memory(held)) generate(held);
-      load(held);
-      Step step;
-      const TileValue& joined = p_.value(side);
-      use_a(step, joined.operands[0]);
-      use_b(step, joined.operands[1]);
-      push(step, op);
-      finished_[size_t(side)] = true;
-      for (const int32_t o : {joined.operands[0], joined.operands[1], held, side}) consume(o);
+      const int32_t side = value.operands[1 - k];
+      if (joinable(side)) out.join = join_op(p_.form[size_t(side)].by_operand[0], form.by_operand[k]);
+      if (out.join == ChainOp::kCount) continue;
+      out.operands.push_back(value.operands[k]);
+      out.accumulates = true;
+      out.held = k;
       return true;
     }
     return false;
+  }
+
+  void generate_joined(const Pending& pending) {
+    const TileValue& value = p_.value(pending.v);
+    const int32_t held = value.operands[pending.held], side = value.operands[1 - pending.held];
+    const TileValue& joined = p_.value(side);
+    load(held);
+    Step step;
+    use_a(step, joined.operands[0]);
+    use_b(step, joined.operands[1]);
+    push(step, pending.join);
+    finished_[size_t(side)] = true;
+    for (const int32_t o : {joined.operands[0], joined.operands[1], held, side}) consume(o);
   }
 
   // Whether the value has only one reader, no rounding, and operands in memory.
@@ -394,14 +407,8 @@ class LevelCompiler {
   }
 
   void generate_chained(int32_t v) {
-    if (generate_joined(v)) return;
     const TileValue& value = p_.value(v);
     const ChainForm& form = p_.form[size_t(v)];
-    const auto pending = pending_operands(v);
-    const int32_t last = last_operand(v, pending);
-    for (int32_t o : pending)
-      if (o != last) bring_to_memory(o);
-    if (last >= 0 && !in_memory(last)) generate(last);
     const int k = accumulated_operand(v);
     const int32_t held = value.operands[k];
     ChainOp op = form.by_operand[k];
@@ -426,7 +433,6 @@ class LevelCompiler {
 
   void generate_span(int32_t v) {
     const TileValue& value = p_.value(v);
-    for (int32_t o : pending_operands(v)) bring_to_memory(o);
     Instruction instruction = span_instruction(v);
     const bool rounds = value.dtype == DType::kFloat32 && is_half(value.rounded);
     const TileTarget* direct = nullptr;
