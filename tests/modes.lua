@@ -1,7 +1,7 @@
--- The ways in which tests/lua runs. setup(pg) is called after the module is loaded, env is set for the process;
+-- The ways in which tests/lua runs. setup(pg) is called after the module is loaded, start(pg) before each test, env is
+-- set for the process;
 -- sanitized: under the sanitizers too, a function of the path if only some files;
 -- files: only those whose path has one of these Lua patterns, without --all;
--- together: all files run in one process, else each has its own, since a full collection costs what lives;
 -- named: the mode runs only if --mode names it.
 
 -- Blocks run hybridized and op calls jitted.
@@ -44,11 +44,10 @@ local function with_isa(name)
   end}
 end
 
--- The longest modes first, since modes run at the same time.
+-- The longest modes first, since files run at the same time.
 local modes = {
-  {name = "gcstress", doc = "a collection at each op", sanitized = makes_boxes, setup = function(pg)
-    pg.testing.gc_stress(true)
-  end},
+  {name = "gcstress", doc = "a collection at each of the first ops of a test, and at many later ones",
+   sanitized = makes_boxes, start = function(pg) pg.testing.gc_stress(true) end},
   {name = "eager", doc = "as a script runs", sanitized = true},
   {name = "hybrid", doc = "blocks hybridized, op calls jitted", sanitized = runs_eagerly, setup = hybrid,
    env = {PERIGEE_VERIFY_PLANS = "1"}},
@@ -73,7 +72,7 @@ local modes = {
    setup = function(pg)
     require("tests.support").way = function(f) return function() return pg.testing.interpret(f) end end
   end},
-  {name = "guard", doc = "canaries around buffers", together = true, env = {PERIGEE_GUARD = "1"}},
+  {name = "guard", doc = "canaries around buffers", env = {PERIGEE_GUARD = "1"}},
   {name = "winograd", doc = "all convolutions of 3 x 3 by Winograd's algorithm",
    files = {"_conv%.", "_gluon", "_jobs_training", "_layers"},
    env = {PERIGEE_CONV = "winograd", PERIGEE_VERIFY_PLANS = "1"}, setup = hybrid},

@@ -169,7 +169,8 @@ local function pass_on()
   return table.concat(args, " ")
 end
 
-local function run_files(mode)
+-- Runs a file. A process of its own, since a full collection costs what lives.
+local function run_file(mode, path)
   local pg = require "perigee"
   t.mode, t.label, t.root, t.filter, t.program = mode.name, "[" .. mode.name .. "] ", root, opts.pattern, absolute(opts.program or program)
   t.all, t.times = opts.all, opts.times
@@ -180,21 +181,21 @@ local function run_files(mode)
     f:write(text)
     f:close()
   end
-  function t.on_start(name) note(t.file .. ": " .. name) end
+  function t.on_start(name)
+    note(t.file .. ": " .. name)
+    if mode.start then mode.start(pg) end
+  end
   pg.testing.on_warning(t.on_warning)
   if mode.setup then mode.setup(pg) end
-  for _, path in ipairs(opts.file and {opts.file} or files_of(mode)) do
-    t.file = path
-    local start = os.clock()
-    local before = t.passed
-    local ok = t.protect("(file)", function()
-      local chunk = assert(loadfile(root .. "/" .. path))
-      chunk(path)
-    end)
-    if ok then t.passed = t.passed - 1 end  -- the file itself is not a test
-    if opts.times then io.write(string.format("%7.2f s %5d %s\n", os.clock() - start, t.passed - before, path)) end
-    collectgarbage()
-  end
+  t.file = path
+  local start = os.clock()
+  local ok = t.protect("(file)", function()
+    local chunk = assert(loadfile(root .. "/" .. path))
+    chunk(path)
+  end)
+  if ok then t.passed = t.passed - 1 end  -- the file itself is not a test
+  if opts.times then io.write(string.format("%7.2f s %5d %s\n", os.clock() - start, t.passed, path)) end
+  collectgarbage()
   t.cleanup()
   if t.device ~= "cpu" then pg.synchronize(t.device) end  -- kernels need tables that are gone when the process exits
   note(report_of(t))
@@ -210,9 +211,9 @@ local function run_children()
   local sums, total = {}, new_sum()
   for _, mode in ipairs(order) do
     sums[mode] = new_sum()
-    for _, file in ipairs(opts.file and {opts.file} or mode.together and {false} or files_of(mode)) do
+    for _, file in ipairs(opts.file and {opts.file} or files_of(mode)) do
       local run = {mode = mode, sum = sums[mode], report = t.tmp("report" .. #runs + 1)}
-      run.command = command_of(mode, (file and "--file=" .. quote(file) .. " " or "") .. pass_on(), run.report)
+      run.command = command_of(mode, "--file=" .. quote(file) .. " " .. pass_on(), run.report)
       t.write(run.report, "")
       runs[#runs + 1] = run
     end
@@ -232,6 +233,6 @@ local function run_children()
 end
 
 local mode = opts.mode and find_mode(opts.mode)
-local ready = mode and (opts.file or mode.together) and os.getenv("PERIGEE_TEST_DEVICE_SEED")
+local ready = mode and opts.file and os.getenv("PERIGEE_TEST_DEVICE_SEED")
 for k, v in pairs(mode and mode.env or {}) do ready = ready and os.getenv(k) == v end
-if ready then run_files(mode) else run_children() end
+if ready then run_file(mode, opts.file) else run_children() end

@@ -275,6 +275,13 @@ void State::update_modes() {
   ctx.training = training;
 }
 
+bool State::stresses_here() {
+  constexpr int64_t kStressed = 200;
+  if (!gc_stress || ++stressed_places <= kStressed) return gc_stress;
+  stress_draw = stress_draw * 6364136223846793005u + 1442695040888963407u;
+  return stress_draw >> 61 == 0;
+}
+
 void State::relieve_pressure(lua_State* L) {
   if (!dead_references.empty()) {
     kReferences.push_table(L);
@@ -284,16 +291,17 @@ void State::relieve_pressure(lua_State* L) {
   }
   if (!abandoned_jobs.empty()) end_abandoned_jobs(L, *this);
   if (ctx.new_suspects >= kManySuspects || ctx.suspect_bytes > size_t(kCycleBytes)) break_cycles(ctx);
-  const bool rings = hosted_bytes > size_t(kCycleBytes + live_bytes) || hosted.size() >= (gc_stress ? 1 : next_hosted);
+  const bool stress = stresses_here();
+  const bool rings = hosted_bytes > size_t(kCycleBytes + live_bytes) || hosted.size() >= (stress ? 1 : next_hosted);
   const bool look = rings && walks + parked_walks == 0 && !trace && !loose;
-  if (collecting || (!gc_stress && pending_bytes < kStepBytes && !look)) return;
+  if (collecting || (!stress && pending_bytes < kStepBytes && !look)) return;
   const ScopedFlag recording(ctx.recording, ctx.recording),
       training(ctx.training, ctx.training);  // restored at the end, since finalizers may call us
   const int64_t heap_kb = lua_gc(L, LUA_GCCOUNT, 0) + 1;
   const bool long_step = heap_kb <= kSmallHeapKb && jobs.empty();
-  if (!gc_stress && !look && long_step && pending_bytes < kLongStepBytes) return;
+  if (!stress && !look && long_step && pending_bytes < kLongStepBytes) return;
   const int64_t bytes = std::exchange(pending_bytes, 0);
-  if (gc_stress && !look) return observe_collector(ctx, [&] { return void(lua_gc(L, LUA_GCCOLLECT, 0)); });
+  if (stress && !look) return observe_collector(ctx, [&] { return void(lua_gc(L, LUA_GCCOLLECT, 0)); });
   if (!lua_gc(L, kGcIsRunning, 0)) return;  // the host stopped the collector: a step would restart it
   const int64_t budget = std::max(std::clamp(heap_kb << 16, kCycleBytes, kMaxCycleBytes), live_bytes / 2);
   const int64_t speed = collector_share > kLargeShare ? 3 : 6;

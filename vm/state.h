@@ -161,7 +161,9 @@ class State : public Dynamics {
   std::vector<Ref<Generator>> generators;  // all but the default one; new_generator removes those that nobody uses
   size_t next_generators = 8;              // it does so at this number
   bool gc_stress = false;
-  Device default_device;  // of tensors that scripts make without naming a device; only tests set it
+  int64_t stressed_places = 0;
+  uint64_t stress_draw = 1;  // random, and the same in each run, so that no loop stays in step with it
+  Device default_device;     // of tensors that scripts make without naming a device; only tests set it
   bool collecting = false;
   double collector_share = 0;                            // of the time, over the last steps
   std::chrono::steady_clock::time_point last_step = {};  // the end of the last one
@@ -193,6 +195,9 @@ class State : public Dynamics {
   // The same, but a stopped collector stays stopped, and cached memory is released too.
   void collect_garbage(lua_State* L);
 
+  // Whether set_gc_stress wants a collection at this place.
+  bool stresses_here();
+
   // Runs collector steps in proportion to the bytes of new boxes. Called at the binding boundary only.
   void relieve_pressure(lua_State* L);
 
@@ -203,9 +208,11 @@ class State : public Dynamics {
   static constexpr int64_t kStepBytes = int64_t(1) << 20;  // the bytes after which the collector makes a step
   int64_t room_bytes = kStepBytes;                         // the same at the start of a call; see set_gc_stress
 
-  // For tests: a full collection at the start and end of each op.
+  // For tests: a full collection at the start and end of each of the next 100 ops, then at one of eight such places:
+  // what is long does the same again and again.
   void set_gc_stress(bool on) {
     gc_stress = on;
+    stressed_places = 0;
     room_bytes = on ? INT64_MIN : kStepBytes;
   }
 };
