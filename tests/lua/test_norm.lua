@@ -80,8 +80,7 @@ t.test("errors of wrong shapes and groups name them", function()
 end)
 
 t.test("rows of large arrays have the bits of rows by themselves", function()
-  if t.mode == "device" then t.skip("the arrays are larger than the memory of the test device") end
-  local rows = 4099
+  local rows = t.device == "cpu" and 4099 or 67  -- other devices know no large arrays
   local x = pg.randn(rows, 1024)
   x[{3, 5}], x[{4, 7}], x[5] = 0 / 0, 1 / 0, -1 / 0
   local w, b = pg.rand(1024), pg.rand(1024)
@@ -99,11 +98,11 @@ t.test("rows of large arrays have the bits of rows by themselves", function()
     return v.grad
   end
   for name, f in pairs(forms) do
-    local all = f(x)
+    local all, slopes = f(x), slope(f, x)
     for _, first in ipairs{1, rows - 9} do
       local range = {first, first + 9}
       t.equal(all[{range}]:to_bytes(), f(x[{range}]:contiguous()):to_bytes(), name)
-      t.equal(slope(f, x)[{range}]:to_bytes(), slope(f, x[{range}]:contiguous()):to_bytes(), name)
+      t.equal(slopes[{range}]:to_bytes(), slope(f, x[{range}]:contiguous()):to_bytes(), name)
     end
   end
 end)
