@@ -9,6 +9,7 @@
 #include "tensor/cpu/pointwise/tile_gather.h"
 #include "tensor/cpu/pointwise/tile_machine.h"
 #include "tensor/cpu/pointwise/tile_simd.h"
+#include "tensor/line_time.h"
 #include "tensor/parallel.h"
 
 using namespace pg;
@@ -267,4 +268,27 @@ TEST_CASE("tile: several threads can run one machine at once") {
     }
   });
   CHECK(wrong == 0);
+}
+
+TEST_CASE("tile: one op is shared by the size of its arrays, several are by their work too") {
+  const int64_t before = line_time.picoseconds();
+  line_time.set(25'000);
+  const auto shared = [](int ops, int64_t n) {
+    TileBody body;
+    body.space = {n};
+    body.inputs = {{DType::kFloat32, {n}}};
+    body.values = {input(0)};
+    for (int32_t i = 0; i < ops; ++i) body.values.push_back(span("tanh", {i}));
+    body.outputs = {{ops, DType::kFloat32, false}};
+    const TileLayout layout(body);
+    return is_shared(TiledBody(body, layout), n);
+  };
+  CHECK(!shared(1, 16 << 10));
+  CHECK(shared(1, 64 << 10));
+  CHECK(shared(4, 16 << 10));
+  CHECK(!shared(4, 256));
+  line_time.set(1500);
+  CHECK(shared(1, 16 << 10));
+  CHECK(!shared(1, 256));
+  line_time.set(before);
 }
