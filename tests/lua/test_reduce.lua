@@ -421,5 +421,5 @@ t.test("extremes of arrays that repeat and turn elements are those of their copi
       for d = 1, x:dim() do t.equal({name, op, d, x[op](x, d)}, {name, op, d, copy[op](copy, d)}) end
     end
   end
-  t.equal(pg.ones(1):expand(2^40):argmax():item(), 1)
+  if t.device == "cpu" then t.equal(pg.ones(1):expand(2^40):argmax():item(), 1) end  -- others visit all elements
 end)
