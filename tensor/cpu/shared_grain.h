@@ -20,7 +20,8 @@ inline bool is_dear(int64_t bytes, int64_t cost) {
   return cost >= std::clamp<int64_t>(line_picoseconds() / 64, 50, 400) * bytes;
 }
 
-// The grain for items of `bytes` bytes of the largest array of an op, which take `cost` picoseconds each.
+// The grain for items of `bytes` bytes of the largest array of an op, which take `cost` picoseconds each. It says how
+// threads share work, and nothing else may depend on it, such as the order of a sum: it differs from run to run.
 inline int64_t shared_grain(int64_t bytes, int64_t cost = 0) {
   bytes = std::max<int64_t>(bytes, 1);
   return std::max<int64_t>(1, is_dear(bytes, cost) ? kGrainPicoseconds / cost : grain_bytes() / bytes);

@@ -1,10 +1,12 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cmath>
 #include <thread>
 
 #include "tensor/cpu/shared_grain.h"
 #include "tensor/line_time.h"
+#include "tests/tensor/arrays.h"
 
 namespace pg::test {
 namespace {
@@ -61,6 +63,25 @@ TEST_CASE("smaller arrays are shared where lines are fast") {
   CHECK(!cpu::is_shared(4 << 10, 4, 100));
   CHECK(cpu::is_shared(8 << 10, 4, 1000));
   CHECK(!cpu::is_shared(1, 4, 1000));
+  line_time.set(before);
+}
+
+TEST_CASE("no sum depends on the time of a line") {
+  const int64_t before = line_time.picoseconds();
+  Context ctx;
+  for (const DType dtype : {DType::kFloat32, DType::kFloat16}) {
+    for (const int64_t columns : {9, 190, 1000}) {
+      const Value x = make_array(Type{dtype, {}, {36'000 / columns, columns}});
+      for (int64_t i = 0; i < x.numel(); ++i)
+        store_number(dtype, static_cast<char*>(x.array().data()) + i * size_of(dtype), std::sin(double(i)));
+      for (const int64_t dim : {1, 2}) {
+        line_time.set(25'000);
+        const auto slow = numbers(ctx, run(ctx, "sum", {x}, {{"dim", Ints{dim}}}));
+        line_time.set(1500);
+        CHECK(numbers(ctx, run(ctx, "sum", {x}, {{"dim", Ints{dim}}})) == slow);
+      }
+    }
+  }
   line_time.set(before);
 }
 

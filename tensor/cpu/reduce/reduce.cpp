@@ -337,7 +337,9 @@ class Reducer {
     const int64_t tiles = (inner_.size + kReduceTile - 1) / kReduceTile, tasks = kept_count_ * tiles;
     const int64_t width = std::min(inner_.size, kReduceTile);
     const int64_t work = reduced_count_ * width;
-    if (reduces_in_chunks(tasks, work) && tasks * work >= grain(1) / 2) return reduce_outer_in_chunks();
+    constexpr int64_t kFewestBytes = 200 << 10;  // not a part of a grain: sums in chunks have other roundings
+    if (reduces_in_chunks(tasks, work) && tasks * work * size_of(in_type_) >= kFewestBytes)
+      return reduce_outer_in_chunks();
     const PlainRows plain = rows_without_totals();
     parallel_for(tasks, grain(reduced_count_ * width), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
