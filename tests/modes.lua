@@ -1,5 +1,5 @@
--- The ways in which tests/lua runs. setup(pg) is called after the module is loaded, start(pg) before each test, env is
--- set for the process;
+-- The ways in which tests/lua runs. setup(pg) is called after the module is loaded, start(pg) before the file and each
+-- of its tests, env is set for the process;
 -- sanitized: under the sanitizers too, a function of the path if only some files;
 -- files: only those whose path has one of these Lua patterns, without --all;
 -- named: the mode runs only if --mode names it.

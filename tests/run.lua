@@ -187,6 +187,7 @@ local function run_file(mode, path)
   end
   pg.testing.on_warning(t.on_warning)
   if mode.setup then mode.setup(pg) end
+  if mode.start then mode.start(pg) end
   t.file = path
   local start = os.clock()
   local ok = t.protect("(file)", function()
