@@ -79,9 +79,8 @@ void push_params(lua_State* L, State& state, Params params) {
 }
 
 // load_tensors(path, op, any_ending) → tensors by name and the metadata (safetensors, npz), tensors by name or in a
-// list
-// (.params), or one tensor (npy). With any_ending the format is safetensors or .params for any path. op is the name of
-// the caller.
+// list (.params), or one tensor (npy). With any_ending the format is safetensors or .params for any path. op is the
+// name of the caller.
 int load_tensors(lua_State* L, State& state) {
   state.ctx.poll();
   const std::string path = check_string(L, state, 1, "load", "path"), op = check_string(L, state, 2, "load", "op");
