@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kMemberMagic{"PK\3\4", 4}, kEntryMagic{"PK\1\2", 4}, kEndMagic{"PK\5\6", 4},
     kEnd64Magic{"PK\6\6", 4}, kLocator64Magic{"PK\6\7", 4};
 constexpr uint64_t kMemberSize = 30, kEntrySize = 46, kEndSize = 22, kEnd64Size = 56, kLocator64Size = 20;
-constexpr uint64_t kMaxComment = 0xffff, kIn64 = 0xffffffff;  // kIn64: the number stands in a zip64 field
+constexpr uint64_t kMaxComment = 0xffff, kIn64 = 0xffffffff;  // kIn64: the number is in a zip64 field
 constexpr uint64_t kMaxDeflate = 1032;                        // the largest expansion of a deflated stream
 constexpr size_t kPiece = size_t(1) << 20;                    // bytes between two polls
 
