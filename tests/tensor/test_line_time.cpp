@@ -1,9 +1,12 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <thread>
+#include <vector>
 
+#include "tensor/cpu/both_ways.h"
 #include "tensor/cpu/shared_grain.h"
 #include "tensor/line_time.h"
 #include "tests/tensor/arrays.h"
@@ -49,6 +52,21 @@ TEST_CASE("the time is due in ever fewer calls until it is set") {
   time.set(2000);
   CHECK(time.picoseconds() == 2000);
   for (int i = 0; i < 1000; ++i) CHECK(!time.is_due());
+}
+
+TEST_CASE("parts of large arrays are done once, from both ends in turns") {
+  for (const int64_t n : {int64_t(10), int64_t(1) << 16, (int64_t(1) << 17) + 3, int64_t(1) << 20})
+    for (int turn = 0; turn < 3; ++turn) {
+      std::vector<int> calls(size_t(n), 0);
+      int64_t first_place = -1;
+      cpu::both_ways(7, 7 + n, 4, [&](int64_t begin, int64_t end) {
+        if (first_place < 0) first_place = begin;
+        for (int64_t i = begin; i < end; ++i) ++calls[size_t(i - 7)];
+      });
+      CHECK(size_t(std::count(calls.begin(), calls.end(), 1)) == calls.size());
+      const bool turns = n * 4 >= 256 << 10 && n * 4 <= 2 << 20;
+      CHECK((first_place == 7) == (!turns || !cpu::left_at_start));
+    }
 }
 
 TEST_CASE("smaller arrays are shared where lines are fast") {

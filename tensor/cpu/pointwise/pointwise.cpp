@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "tensor/cpu/both_ways.h"
 #include "tensor/cpu/pointwise/tile_machine.h"
 #include "tensor/cpu/shared_grain.h"
 #include "tensor/op.h"
@@ -191,12 +192,14 @@ void run_pointwise(const KernelArgs& args, const SpanRow& row) {
   const int64_t out_size = size_of(out.dtype());
   const int64_t bytes = std::max<int64_t>(out_size, size_of(compute));
   if (!is_shared(n, bytes, row.cost)) return fn(n, out.data, in, scalars, params);
-  parallel_for(n, shared_grain(bytes, row.cost), [&](int64_t begin, int64_t end) {
+  const auto compute_part = [&](int64_t begin, int64_t end) {
     const void* part[kMaxSpanInputs];
     for (size_t k = 0; k < args.in.size(); ++k)
       part[k] = static_cast<const char*>(in[k]) + (scalars >> k & 1 ? 0 : begin * size_of(args.in[k].dtype()));
     fn(end - begin, out.as<char>() + begin * out_size, part, scalars, params);
-  });
+  };
+  parallel_for(n, shared_grain(bytes, row.cost),
+               [&](int64_t begin, int64_t end) { both_ways(begin, end, bytes, compute_part); });
 }
 
 }  // namespace pg::cpu

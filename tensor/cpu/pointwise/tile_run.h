@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tensor/cpu/both_ways.h"
 #include "tensor/cpu/move/copy.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/shared_grain.h"
@@ -51,7 +52,9 @@ class TileRun {
     const int64_t elements = std::min(shared_grain(m_.widest, cost), m_.one_op ? INT64_MAX : kGrainPicoseconds / cost);
     parallel_for((layout_.size + unit - 1) / unit, elements / unit + 1, [&](int64_t begin, int64_t end) {
       Worker worker(*this);
-      worker.process(begin * unit, std::min(end * unit, layout_.size));
+      both_ways(begin, end, unit * m_.widest, [&](int64_t first, int64_t last) {
+        worker.process(first * unit, std::min(last * unit, layout_.size));
+      });
       if (streaming_) finish_streams();
     });
   }
