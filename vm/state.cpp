@@ -20,8 +20,9 @@ const RegistryKey kState;
 const RegistryKey kReferences;  // a table with dense integer keys only
 
 // The collector waits for so many bytes if its step does not take long: the Lua heap is small, and no slice of a job
-// ends soon. Ops empty the caches, so a few longer steps cost less than many short ones.
-constexpr int64_t kLongStepBytes = int64_t(4) << 20, kSmallHeapKb = 1 << 10;
+// ends soon. Ops empty the caches, so a few longer steps cost less than many short ones; with still longer ones the
+// temporaries of a chain of ops on 4 MB leave the last-level cache.
+constexpr int64_t kLongStepBytes = int64_t(6) << 20, kSmallHeapKb = 1 << 10;
 // The bytes after which a full cycle is due: few, so that temporaries stay in the caches, but more if the Lua heap is
 // large and a cycle costs more. Steps run six times as fast, since LuaJIT does twice the work that it is asked for.
 constexpr int64_t kCycleBytes = int64_t(24) << 20, kMaxCycleBytes = int64_t(48) << 20;
