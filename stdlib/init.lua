@@ -29,8 +29,6 @@ core.require("support.changes")
 core.tell_warning = core.print_warning
 function core.warn(text, place) core.tell_warning(place and place .. ": " .. text or text, place ~= nil) end
 
-local args = core.require("support.args")
-local hint = core.require("support.namespace").hint
 local ops = core.ops
 local pg = {}
 core.pg = pg
@@ -51,40 +49,12 @@ own("runtime", "scope keep memory set_num_threads get_num_threads devices instru
 own("help", "help")
 own("hybrid", "jit debug live")
 own("graph", "graph")
+own("files", "save load")
 own("profile", "profile trace")
 own("symbol", "symbol")
 own("control", "cond while_loop foreach loop")
 own("runtime.job", "job yield progress")
 own("nn.rnn.functional", "rnn lstm gru")
-
---- pg.save(path, tensors) writes a table of tensors by name to a .safetensors file, or one tensor to a .npy file,
---- atomically. Whole numbers as keys become names: the list {a, b} loads as {["1"] = a, ["2"] = b}.
-function pg.save(path, tensors)
-  if type(path) ~= "string" then
-    core.fail("save", "bad argument 'path' (expected a string, got %s; the order is pg.save(path, tensors))", core.describe(path))
-  end
-  if type(tensors) == "table" then
-    local named = {}
-    for key, x in pairs(tensors) do
-      local whole = type(key) == "number" and key % 1 == 0
-      if type(key) ~= "string" and not whole then core.arg_error("save", "tensors", "names or whole numbers as keys", key) end
-      local name = whole and ("%.0f"):format(key) or key
-      if not core.is_tensor(x) then core.arg_error("save", "tensors['" .. name .. "']", "a tensor", x) end
-      if named[name] then core.arg_error("save", "tensors", "each name once", name) end
-      named[name] = x
-    end
-    tensors = named
-  elseif not core.is_tensor(tensors) then core.arg_error("save", "tensors", "a table of tensors", tensors) end
-  core.save_tensors(path, tensors)
-end
-
---- pg.load(path) -> the tensors of a .safetensors or .npz file by name, or the tensor of a .npy file. Of a .params file of
---- MXNet the arrays by name, or as a list if they have no names; sparse ones become dense. NumPy's int16 and uint16 become
---- int32, uint32 and uint64 int64.
-function pg.load(path)
-  local tensors = core.load_tensors(args.string("load", "path", path), "load")
-  return tensors
-end
 
 local function lookup(key)
   if modules[key] then return core.require(modules[key]) end
@@ -94,9 +64,17 @@ local function lookup(key)
 end
 
 pg.version = core.version
-if not core.sandboxed then pg.testing = core.require("testing") end
+if not core.sandboxed then modules.testing = "testing" end
 
-for _, module in ipairs{"autograd", "tensor", "param"} do core.require(module) end  -- methods and fields of tensors
+-- Methods and fields of tensors: the name of the module that adds each, in place of the function until it loads.
+local function add_late(module, kind, names) for name in names:gmatch("%S+") do core[kind][name] = module end end
+add_late("tensor", "tensor_methods", "iter tap lstm gru rnn")
+add_late("tensor", "tensor_getters", "T mT")
+add_late("autograd", "tensor_methods", "backward")
+add_late("param", "tensor_methods", "set_shape set_data initialize zero_grad")
+for _, kind in ipairs{"tensor_getters", "tensor_setters"} do
+  add_late("param", kind, "grad_req init lr_mult wd_mult differentiable")
+end
 
 return setmetatable(pg, {
   __metatable = core.sandboxed and false,  -- the fields below lead to functions that do not check their arguments
@@ -105,7 +83,7 @@ return setmetatable(pg, {
   __index = function(self, key)
     local value = lookup(key)
     if value == nil then
-      local text = hint("pg", key, self)
+      local text = core.require("support.namespace").hint("pg", key, self)
       core.fail("pg", "unknown field '%s'%s", tostring(key), text ~= "" and text or " (pg.ops() lists the ops, pg.help() says more)")
     end
     rawset(self, key, value)

@@ -311,15 +311,24 @@ std::string field_hint(lua_State* L, const char* kind, const std::string& key, c
   return did_you_mean(key, known);
 }
 
+// Pushes what a table in an upvalue has under the name at stack index 2, or nil. A string is the module that adds it.
+void push_entry(lua_State* L, int upvalue) {
+  lua_pushvalue(L, 2);
+  lua_rawget(L, table_upvalue(L, upvalue));
+  if (lua_type(L, -1) != LUA_TSTRING) return;
+  push_library_module(L, lua_tostring(L, -1));
+  lua_pop(L, 2);
+  lua_pushvalue(L, 2);
+  lua_rawget(L, table_upvalue(L, upvalue));
+}
+
 // The __index of tensors. Upvalues 2, 3, 4: methods, C getters, Lua getters.
 int read_field(lua_State* L, State& state) {
   if (!is_name(L, 2)) return run_as(state, "index", [&] { return index_read(L, state); });
-  lua_pushvalue(L, 2);
-  lua_rawget(L, table_upvalue(L, 2));
+  push_entry(L, 2);
   if (!lua_isnil(L, -1)) return 1;
   for (int getters = 3; getters <= 4; ++getters) {
-    lua_pushvalue(L, 2);
-    lua_rawget(L, table_upvalue(L, getters));
+    push_entry(L, getters);
     if (lua_isnil(L, -1)) {
       lua_pop(L, 1);
       continue;
@@ -342,8 +351,7 @@ int read_field(lua_State* L, State& state) {
 int write_field(lua_State* L, State& state) {
   if (!is_name(L, 2)) return run_as(state, "index", [&] { return index_write(L, state); });
   for (int setters = 2; setters <= 3; ++setters) {
-    lua_pushvalue(L, 2);
-    lua_rawget(L, table_upvalue(L, setters));
+    push_entry(L, setters);
     if (lua_isnil(L, -1)) {
       lua_pop(L, 1);
       continue;
