@@ -202,7 +202,7 @@ Values run_call(State& state, const Call& call, std::span<Box* const> boxes) {
 
 // A program computes for longer than an op until it has made as much garbage, and depends less on memory that the
 // caches hold. With collections as often as for ops, ten ops on 1 M elements took a quarter more time.
-constexpr int kResultShare = 3;
+constexpr int kResultShare = 2;
 
 }  // namespace
 
