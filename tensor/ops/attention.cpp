@@ -282,7 +282,6 @@ void add_attention_op(Registry& r) {
        .doc =
            "scaled_dot_product_attention of one dtype without options; also the largest score of each query, and the "
            "logarithm of the sum of e^(score - top), which are 0 and inf where attn_mask hides all keys.",
-       .example = "return 0",
        .inputs = {query, key, value, mask},
        .attrs = attrs,
        .outputs = {"out", "top", "log_sum"},
@@ -296,7 +295,6 @@ void add_attention_op(Registry& r) {
       {.name = "attention_grads",
        .doc = "The gradients of attention_rows for query, key and value; delta is sum(dy out) less the cotangent of "
               "log_sum.",
-       .example = "return 0",
        .inputs = {query, key, value, {"top", kReal}, {"log_sum", kReal}, {"delta", kReal}, {"dy", kFloating}, mask},
        .attrs = attrs,
        .outputs = {"dquery", "dkey", "dvalue"},

@@ -170,9 +170,6 @@ std::vector<Var> decompose_batch_norm_dx(Rule& c) {
   return {as_dtype(scale * inner, t)};
 }
 
-const char* const kBatchExample =
-    "return (pg.batch_norm(pg.tensor({{1, 2}, {3, 5}}), nil, nil, nil, nil, {training = true}))";
-
 }  // namespace
 
 void add_batch_norm_ops(Registry& r) {
@@ -209,7 +206,6 @@ void add_batch_norm_ops(Registry& r) {
        .decompose = decompose_batch_norm},
       {.name = "batch_norm_train",
        .doc = "batch_norm with the statistics of the batch, which it also returns, before the new running ones.",
-       .example = kBatchExample,
        .inputs = {kX, kRunningMean, kRunningVar, kWeight, kBias},
        .attrs = {momentum, kEps, correction},
        .outputs = {"out", "mean", "rstd", "new_running_mean", "new_running_var"},
@@ -220,14 +216,12 @@ void add_batch_norm_ops(Registry& r) {
        .traits = kHidden | kCheap | kTotal},
       {.name = "batch_norm_apply",
        .doc = "The result of batch_norm_train for x, from the statistics that it returned.",
-       .example = kBatchExample,
        .inputs = {kX, kMean, kRstd, kWeight, kBias},
        .infer = infer_batch_norm_apply,
        .decompose = decompose_batch_norm_apply,
        .traits = kHidden | kTotal},
       {.name = "batch_norm_sums",
        .doc = "The sums over each channel of dy xhat and of dy: the derivatives of batch_norm for weight and bias.",
-       .example = kBatchExample,
        .inputs = {kX, kMean, kRstd, kCotangent},
        .outputs = {"dweight", "dbias"},
        .infer = infer_batch_norm_sums,
@@ -235,7 +229,6 @@ void add_batch_norm_ops(Registry& r) {
        .traits = kHidden | kTotal},
       {.name = "batch_norm_dx",
        .doc = "The derivative of batch_norm for x, from the sums of batch_norm_sums.",
-       .example = kBatchExample,
        .inputs = {kX, kMean, kRstd, kCotangent, {"dweight", kFloating}, {"dbias", kFloating}, kWeight},
        .infer = infer_batch_norm_dx,
        .decompose = decompose_batch_norm_dx,

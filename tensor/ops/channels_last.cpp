@@ -74,7 +74,6 @@ template <PlainFn kPlain, size_t kImages = 1>
 OpDef last(const char* name, const char* doc, const OpDef& plain) {
   return {.name = name,
           .doc = doc,
-          .example = "return 0",
           .inputs = plain.inputs,
           .attrs = plain.attrs,
           .outputs = plain.outputs,

@@ -112,7 +112,6 @@ std::vector<OpDef> diagonal_rows() {
        .traits = kView},
       {.name = "diagonal_backward",
        .doc = "Zeros of `shape` except for the diagonal, which is dy: the derivative of diagonal.",
-       .example = "return pg.tensor({{1, 2}, {3, 4}}):diagonal()",
        .inputs = {{"dy"}},
        .attrs = {kShape, offset_attr("offset"), dim_attr("dim1", 1), dim_attr("dim2", 2)},
        .infer = infer_diagonal_backward,

@@ -182,7 +182,6 @@ void add_embedding_bag_ops(Registry& r) {
        .doc =
            "Row i of the result is the sum of the rows of x at the positions `from` whose element of `to` is i, with "
            "the factors `factor` if given. Positions count from 0; those outside are skipped.",
-       .example = "return 0",
        .inputs = {{"x", kComputed}, {"from", kBags}, {"to", kBags}, {"factor", kComputed, Arity::kOptional}},
        .attrs = {{"count", AttrKind::kInt, {}, "rows of the result", false, 0}},
        .infer = infer_sum_rows,
@@ -191,7 +190,6 @@ void add_embedding_bag_ops(Registry& r) {
        .traits = kHidden},
       {.name = "bag_numbers",
        .doc = "The number of the bag of each of `length` positions, from 0 on, when bags start at `offsets`.",
-       .example = "return 0",
        .inputs = {{"offsets", kIntegral}},
        .attrs = {kLength, kLast, index_base_attr()},
        .infer = infer_bag_numbers,
@@ -199,7 +197,6 @@ void add_embedding_bag_ops(Registry& r) {
       {.name = "bag_argmax",
        .doc = "For each bag and column the position of the largest element among the rows of x in that bag; -1 for an "
               "empty bag. Rows whose bag number is out of range do not count.",
-       .example = "return 0",
        .inputs = {{"x", kComputed}, {"bag", kBags}},
        .attrs = {kCount},
        .infer = infer_bag_argmax,

@@ -64,7 +64,6 @@ std::vector<OpDef> core_rows() {
   return {
       {.name = "fft_complex",
        .doc = "`scale` times the Fourier transform along one dim, or times the inverse one without its 1 / n.",
-       .example = "return 0",
        .inputs = {{"x", kReal}},
        .attrs = {dim, {"inverse", AttrKind::kBool, false, "the sign of the exponent"}, scale},
        .infer = infer_complex,
@@ -73,7 +72,6 @@ std::vector<OpDef> core_rows() {
        .traits = kHidden},
       {.name = "fft_real",
        .doc = "`scale` times the first n / 2 + 1 frequencies of the Fourier transform of real x along one dim.",
-       .example = "return 0",
        .inputs = {{"x", kReal}},
        .attrs = {dim, scale, doubled},
        .infer = infer_real,
@@ -84,7 +82,6 @@ std::vector<OpDef> core_rows() {
        .doc =
            "`scale` times the real part of the sum over the n / 2 + 1 frequencies k in x of x[k] exp(2 pi i j k / n). "
            "With `doubled` it is the inverse transform, without its 1 / n, of the spectrum of which x is one half.",
-       .example = "return 0",
        .inputs = {{"x", kReal}},
        .attrs = {{"n", AttrKind::kInt, {}, "size of the result", false, 1}, dim, scale, doubled},
        .infer = infer_half,

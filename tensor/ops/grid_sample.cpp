@@ -73,7 +73,6 @@ std::vector<OpDef> core_rows() {
        .doc =
            "For x (batch, channels, positions): the sum over taps of weight (batch, taps, points; 1 if absent) times "
            "the element of x at index, counted from 0. Index -1 reads 0.",
-       .example = "return 0",
        .inputs = {{"x", kComputed}, index, weight},
        .infer = infer_sample,
        .vjp = {[](Vjp& c) { return sample_back(c.dy(), c.in(1), c.in(2), c.input(0).shape()[2]); }, nullptr,
@@ -81,7 +80,6 @@ std::vector<OpDef> core_rows() {
        .traits = kHidden},
       {.name = "sample_points_back",
        .doc = "The derivative of sample_points for x, which has `size` positions.",
-       .example = "return 0",
        .inputs = {{"dy", kComputed}, index, weight},
        .attrs = {{"size", AttrKind::kInt, {}, "positions of x", false, 0}},
        .infer = infer_sample_back,
@@ -90,7 +88,6 @@ std::vector<OpDef> core_rows() {
        .traits = kHidden},
       {.name = "sample_points_weight",
        .doc = "The derivative of sample_points for weight: the sum over channels of dy times the elements of x.",
-       .example = "return 0",
        .inputs = {{"dy", kComputed}, {"x", kComputed}, index},
        .infer = infer_sample_weight,
        .vjp = {[](Vjp& c) { return sample(c.in(1), c.in(2), c.dy()); },
@@ -272,7 +269,6 @@ void add_grid_ops(Registry& r) {
        .doc = "The flat positions, from 0, of the elements that points with the given coordinates read: `taps` per dim "
               "from the coordinate rounded down on, or from one before it with 4 taps. -1 marks elements outside; "
               "padding_mode changes them with 4 taps only.",
-       .example = "return 0",
        .inputs = {{"coordinates", kComputed, Arity::kList}},
        .attrs = {{"size", AttrKind::kInts, {}, "spatial sizes", false, 1, INT32_MAX},
                  {"taps", AttrKind::kInt, int64_t(2), "elements per dim", false, 1, 4},

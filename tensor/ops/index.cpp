@@ -225,7 +225,6 @@ std::vector<OpDef> gather_rows() {
        .vjp_uses = "index"},
       {.name = "gather_backward",
        .doc = "Zeros of `shape` with each element of dy added where gather read it: the derivative of gather.",
-       .example = "return pg.ones(2):gather(1, pg.tensor({1, 1}, {dtype = \"int64\"}))",
        .inputs = {{"dy", kNumeric}, {"index", kIntegral}},
        .attrs = {kDim, kShape, index_base_attr()},
        .infer = infer_gather_backward,
@@ -328,7 +327,6 @@ std::vector<OpDef> select_rows() {
        .traits = kPick},
       {.name = "index_select_backward",
        .doc = "Zeros with each slice of dy added where index_select read it: the derivative of index_select.",
-       .example = "return pg.ones(2):index_select(1, pg.tensor({1, 1}, {dtype = \"int64\"}))",
        .inputs = {{"dy", kNumeric}, {"index", kIntegral}},
        .attrs = {{"dim", AttrKind::kInt, {}, "first dim of dy that belongs to the index"},
                  {"size", AttrKind::kInt, {}, "size of that dim in the result"},
@@ -360,7 +358,6 @@ std::vector<OpDef> select_rows() {
       {.name = "index_assign",
        .doc = "x with the positions `index` of dim `dim` replaced by `value`, a number or a tensor that broadcasts to "
               "them, as in x[{…, index}] = value. Of several values for one position the last stays.",
-       .example = "local x = pg.zeros(3); x[pg.tensor({1, 3}, {dtype = \"int64\"})] = 5; return x",
        .inputs = {{"x"}, {"index", kIntegral}, {"value"}},
        .attrs = {kDim, index_base_attr()},
        .infer = infer_index_write,

@@ -16,7 +16,6 @@ void add_read_positions_op(Registry& r) {
        .doc =
            "Index values from index_base on as int64 positions from 0 to size - 1. Others are an error of the op and "
            "argument with the given names.",
-       .example = "return 0",
        .inputs = {{"index", kIntegral}},
        .attrs = {{"size", AttrKind::kInt, {}, "number of positions", false, 0},
                  {"index_base", AttrKind::kInt, int64_t(1), "the first index value", false, -1, 1},

@@ -286,7 +286,6 @@ std::vector<OpDef> reorder_rows() {
        .vjp_uses = ""},
       {.name = "pad_backward",
        .doc = "Each element of dy added to the element of a tensor of `shape` that pad copied: the derivative of pad.",
-       .example = "return pg.ones(1, 3):pad({1, 1}, {mode = \"reflect\"})",
        .inputs = {{"dy", kFloating}},
        .attrs = {kPad, pad_mode(), {"shape", AttrKind::kInts, {}, "sizes of the result"}},
        .infer =

@@ -71,7 +71,6 @@ std::vector<OpDef> determinant_rows() {
        .traits = kFunctionOnly | kTotal},
       {.name = "linalg_cofactors",
        .doc = "The matrices of cofactors, det(a) a^-T: the derivative of the determinant.",
-       .example = "return 0",
        .inputs = {{"a", kReal}},
        .infer = infer_square,
        .vjp = {grad_cofactors},

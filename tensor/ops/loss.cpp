@@ -295,9 +295,6 @@ std::vector<Var> decompose_cross_entropy_dx(Rule& c) {
   return {as_dtype(dx, x.dtype())};
 }
 
-const char* const kLabelExample =
-    "return pg.cross_entropy(pg.tensor({{1, 2, 3}, {1, 0, 0}}), pg.tensor({3, 1}, {dtype = \"int64\"}))";
-
 }  // namespace
 
 void add_loss_ops(Registry& r) {
@@ -346,7 +343,6 @@ void add_loss_ops(Registry& r) {
        .traits = kWidens},
       {.name = "huber",
        .doc = "slope / delta x^2 / 2 where |x| <= delta, else slope (|x| - delta / 2).",
-       .example = "return pg.huber_loss(pg.tensor({1, 2}), pg.tensor({1, 4}))",
        .inputs = {{"x", kAnyDType, Arity::kOne, 0.2, 0.9}},
        .attrs = {{"delta", AttrKind::kFloat, 1.0, "where the lines begin"},
                  {"slope", AttrKind::kFloat, 1.0, "of the lines"}},
@@ -379,7 +375,6 @@ void add_loss_ops(Registry& r) {
        .traits = kWidens},
       {.name = "logistic_loss",
        .doc = "binary_cross_entropy_with_logits of each element.",
-       .example = "return pg.binary_cross_entropy_with_logits(pg.tensor({0, 2}), pg.tensor({1, 0}))",
        .inputs = {fx,
                   {"target", kFloating, Arity::kOne, 0, 1},
                   {"pos_weight", kFloating, Arity::kOptional, 0.5, 2, "a factor for the positive part"}},
@@ -390,7 +385,6 @@ void add_loss_ops(Registry& r) {
        .traits = kPointwise | kHidden | kWidens},
       {.name = "probability_loss",
        .doc = "binary_cross_entropy of each element.",
-       .example = "return pg.binary_cross_entropy(pg.tensor({0.5, 0.9}), pg.tensor({1, 0}))",
        .inputs = {{"x", kFloating, Arity::kOne, 0.1, 0.9}, {"target", kFloating, Arity::kOne, 0, 1}},
        .result = Result::kFloat,
        .vjp = {probability_loss_grad, probability_loss_target_grad},
@@ -410,7 +404,7 @@ void add_loss_ops(Registry& r) {
        .doc = "The cross entropy of logits x, with classes along dim 2 (dim 1 of a 1-D x), and labels from 1 to C or "
               "equal to ignore_index, or probabilities of the shape of x. mean divides by the sum of the weights of "
               "the labels that count; if there are none, it is NaN, and its gradient is 0.",
-       .example = kLabelExample,
+       .example = "return pg.cross_entropy(pg.tensor({{1, 2, 3}, {1, 0, 0}}), pg.tensor({3, 1}, {dtype = \"int64\"}))",
        .inputs = {fx, {"target", kAnyDType, Arity::kOne, 0.1, 0.9, "labels or probabilities"}, kClassWeight},
        .attrs = {kHow, kIgnore, kSmoothing, kBase},
        .signature = "x target weight ignore_index reduction label_smoothing index_base",
@@ -429,7 +423,6 @@ void add_loss_ops(Registry& r) {
        .traits = kWidens},
       {.name = "nll_fused",
        .doc = "nll_loss and the divisor of its mean.",
-       .example = kLabelExample,
        .inputs = {fx, label, kClassWeight},
        .attrs = {kHow, kIgnore, kBase},
        .outputs = {"out", "norm"},
@@ -439,7 +432,6 @@ void add_loss_ops(Registry& r) {
        .traits = kHidden},
       {.name = "nll_dx",
        .doc = "Zeros of `shape` with -scale times the weight of its class at the label of each sample.",
-       .example = kLabelExample,
        .inputs = {label, kClassWeight, {"scale", kFloating}},
        .attrs = {{"shape", AttrKind::kInts, {}, "the shape of the logits"}, kIgnore, kBase},
        .infer = infer_nll_dx,
@@ -449,7 +441,6 @@ void add_loss_ops(Registry& r) {
       {.name = "cross_entropy_fused",
        .doc = "cross_entropy of labels, the logsumexp of each sample, the divisor of the mean, and what is missing "
               "from the logsumexp because it is rounded.",
-       .example = kLabelExample,
        .inputs = {fx, label, kClassWeight},
        .attrs = {kHow, kIgnore, kSmoothing, kBase},
        .outputs = {"out", "lse", "norm", "rest"},
@@ -459,7 +450,6 @@ void add_loss_ops(Registry& r) {
        .traits = kHidden},
       {.name = "cross_entropy_dx",
        .doc = "The derivative of cross_entropy for x, from the logsumexp of each sample.",
-       .example = kLabelExample,
        .inputs = {fx, label, kClassWeight, {"lse", kFloating}, {"rest", kFloating}, {"scale", kFloating}},
        .attrs = {kIgnore, kSmoothing, kBase},
        .infer = infer_cross_entropy_dx,

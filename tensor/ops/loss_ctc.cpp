@@ -114,9 +114,6 @@ std::vector<InputDef> with_directions(std::vector<InputDef> inputs) {
 }  // namespace
 
 void add_ctc_loss(Registry& r) {
-  constexpr const char* kExample =
-      "local x = pg.zeros(4, 1, 3):log_softmax()  -- 4 steps, 1 sample, 3 classes\n"
-      "return pg.ctc_loss(x, pg.tensor({{2, 3}}, {dtype = \"int64\"}))";
   constexpr const char* kValues = "log_probs targets input_lengths target_lengths";
   const OpDef rows[] = {
       {.name = "ctc_loss",
@@ -125,7 +122,8 @@ void add_ctc_loss(Registry& r) {
            "any number of blanks between labels. Classes count from 1. log_probs come from log_softmax; the gradient "
            "is for such input, as PyTorch's. mean divides each loss by its number of labels first. Graves et al., "
            "Connectionist temporal classification, 2006.",
-       .example = kExample,
+       .example = "local x = pg.zeros(4, 1, 3):log_softmax()  -- 4 steps, 1 sample, 3 classes\n"
+                  "return pg.ctc_loss(x, pg.tensor({{2, 3}}, {dtype = \"int64\"}))",
        .inputs = ctc_inputs(),
        .attrs = {kBlank, kHow, kZeroInfinity},
        .infer = infer_ctc_loss,
@@ -133,7 +131,6 @@ void add_ctc_loss(Registry& r) {
        .traits = kWidens},
       {.name = "ctc_paths",
        .doc = "ctc_loss of each sample.",
-       .example = kExample,
        .inputs = ctc_inputs(),
        .attrs = {kBlank, kZeroInfinity},
        .infer = infer_paths,
@@ -142,7 +139,6 @@ void add_ctc_loss(Registry& r) {
        .traits = kHidden},
       {.name = "ctc_slope",
        .doc = "The derivative of the sum of ctc_paths for log_probs, differentiated once more along each direction.",
-       .example = kExample,
        .inputs = with_directions(ctc_inputs()),
        .attrs = {kBlank, kZeroInfinity},
        .infer = infer_slope,

@@ -103,7 +103,6 @@ std::vector<OpDef> scatter_rows() {
       {.name = "masked_scatter_backward",
        .doc = "The elements of dy where mask is true, in row-major order, then zeros, in a tensor of `shape`: the "
               "derivative of masked_scatter.",
-       .example = "return pg.zeros(4):masked_scatter(pg.tensor({true, false, true, false}), pg.tensor({5, 6}))",
        .inputs = {{"dy"}, {"mask", kBoolOnly}},
        .attrs = {{"shape", AttrKind::kInts, {}, "sizes of the result"}},
        .infer = infer_masked_scatter_backward,
@@ -142,7 +141,6 @@ std::vector<OpDef> mask_rows() {
       {.name = "mask_get",
        .doc = "The positions of the leading dims of x where mask is true, as in x[mask]. The size depends on values: "
               "eager only.",
-       .example = "local x = pg.tensor({1, -2, 3}); return x[x:gt(0)]",
        .inputs = {{"x"}, {"mask", kBoolOnly}},
        .infer = infer_mask_get,
        .vjp = {[](Vjp& c) {
@@ -153,7 +151,6 @@ std::vector<OpDef> mask_rows() {
        .traits = kDynamicShape | kHidden},
       {.name = "mask_get_backward",
        .doc = "Zeros of `shape` with the rows of dy where mask is true: the derivative of mask_get.",
-       .example = "local x = pg.tensor({1, -2, 3}); return x[x:gt(0)]",
        .inputs = {{"dy"}, {"mask", kBoolOnly}},
        .attrs = {{"shape", AttrKind::kInts, {}, "sizes of the result"}},
        .infer = infer_mask_get_backward,
@@ -163,7 +160,6 @@ std::vector<OpDef> mask_rows() {
       {.name = "mask_assign",
        .doc = "x with the positions of its leading dims where mask is true replaced by `value`: a number, a tensor "
               "that broadcasts to each of them, or one row for each, as in x[mask] = value.",
-       .example = "local x = pg.tensor({1, -2, 3}); x[x:lt(0)] = 0; return x",
        .inputs = {{"x"}, {"mask", kBoolOnly}, {"value"}},
        .infer = infer_mask_assign,
        .vjp = {[](Vjp& c) { return call<"mask_assign">(c.dy(), c.in(1), Var(0.0)); }, nullptr, grad_mask_assign_value},

@@ -144,7 +144,6 @@ static void add_trigonometry(Registry& r) {
                     [](Vjp& c) { return c.dy() / (1.0 - c.in(0) * c.in(0)); }, "x", {-0.8, 0.8})),
       {.name = "tanh_grad",
        .doc = "dy (1 - y^2), the derivative of tanh from its output.",
-       .example = "return pg.tensor({0, 1}):tanh()",
        .inputs = {{"dy"}, {"y"}},
        .result = Result::kFloat,
        .vjp = {[](Vjp& c) { return call<"tanh_grad">(c.dy(), c.in(1)); },

@@ -262,8 +262,6 @@ void vjp_scale_shift(Vjp& c) {
   if (moves) c.set(3, -(sum * c.in(1)));
 }
 
-const char* const kRowExample = "return pg.tensor({{1, 2, 3}}):layer_norm{3}";
-
 }  // namespace
 
 void add_norm_ops(Registry& r) {
@@ -273,7 +271,7 @@ void add_norm_ops(Registry& r) {
       {.name = "layer_norm",
        .doc = "(x - mean) / sqrt(var + eps) over the last dims, times weight, plus bias (Ba, Kiros, Hinton 2016). "
               "weight and bias have the shape of those dims.",
-       .example = kRowExample,
+       .example = "return pg.tensor({{1, 2, 3}}):layer_norm{3}",
        .inputs = {kX, kWeight, kBias},
        .attrs = {kShape, kEps},
        .signature = "x normalized_shape weight bias eps",
@@ -291,7 +289,6 @@ void add_norm_ops(Registry& r) {
        .traits = kTotal},
       {.name = "row_norm",
        .doc = "layer_norm or, not centered, rms_norm, with the mean and 1 / sqrt(var + eps) of each row.",
-       .example = kRowExample,
        .inputs = {kX, kWeight, kBias},
        .attrs = {kShape, kEps, centered},
        .outputs = {"out", "mean", "rstd"},
@@ -302,7 +299,6 @@ void add_norm_ops(Registry& r) {
        .traits = kHidden | kTotal},
       {.name = "row_norm_dx",
        .doc = "The derivative of row_norm for x.",
-       .example = kRowExample,
        .inputs = {kX, kMean, kRstd, kCotangent, kWeight},
        .attrs = {kShape, centered},
        .infer = infer_row_norm_dx,
@@ -310,7 +306,6 @@ void add_norm_ops(Registry& r) {
        .traits = kHidden | kTotal},
       {.name = "row_norm_dw",
        .doc = "The derivatives of row_norm for weight and bias.",
-       .example = kRowExample,
        .inputs = {kX, kMean, kRstd, kCotangent},
        .attrs = {kShape, centered},
        .outputs = {"dweight", "dbias"},
@@ -339,7 +334,6 @@ void add_norm_ops(Registry& r) {
        .doc = "x times scale plus shift, both with one element per channel (dim 2). With `center`, whose product with "
               "scale shift has lost without history, the gradients are those of (x - center) scale: so sums that "
               "would cancel are not formed.",
-       .example = "return pg.randn(2, 4, 3):instance_norm()",
        .inputs = {kX, {"scale", kFloating}, {"shift", kFloating}, {"center", kFloating, Arity::kOptional}},
        .infer = infer_scale_shift,
        .vjp_all = vjp_scale_shift,

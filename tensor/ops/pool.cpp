@@ -231,7 +231,6 @@ std::vector<OpDef> hidden_rows() {
       {.name = "max_pool",
        .doc = "Max pooling that also returns the flat position of each maximum in its plane, counted from 0, or "
               "-1 for a window of nothing but padding.",
-       .example = "return 0",
        .inputs = {{"x", kFloating}},
        .attrs = {kKernel, kStride, kPadding, kDilation, kCeil},
        .outputs = {"out", "index"},
@@ -248,7 +247,6 @@ std::vector<OpDef> hidden_rows() {
       {.name = "max_pool_backward",
        .doc = "Planes of spatial sizes `size` that hold the sums of the elements of dy at the positions in `index`. "
               "Those at -1 are left out.",
-       .example = "return 0",
        .inputs = {{"dy", kFloating}, {"index", kPlaces}},
        .attrs = {kSize},
        .infer = infer_max_pool_backward,
@@ -264,7 +262,6 @@ std::vector<OpDef> hidden_rows() {
        .accepts = "max_pool"},
       {.name = "max_pool_take",
        .doc = "The elements of x at the positions in `index`, plane by plane; 0 at -1.",
-       .example = "return 0",
        .inputs = {{"x", kFloating}, {"index", kPlaces}},
        .attrs = {{"dims", AttrKind::kInt, int64_t(2), "number of spatial dims", false, 1, 3}},
        .infer = infer_max_pool_take,
@@ -276,7 +273,6 @@ std::vector<OpDef> hidden_rows() {
        .traits = kHidden},
       {.name = "avg_pool_backward",
        .doc = "The gradient of average pooling, whose input has spatial sizes `size`.",
-       .example = "return 0",
        .inputs = {{"dy", kFloating}},
        .attrs = {kSize, kKernel, kStride, kPadding, kCeil, kCountPad, kDivisor},
        .infer = infer_avg_pool_backward,

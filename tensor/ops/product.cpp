@@ -384,6 +384,7 @@ OpDef composed(OpDef row, InferFn infer, DecomposeFn decompose) {
 // The pointwise op that the row decomposes into.
 OpDef pointwise(OpDef row, const char* name, Result result, std::vector<GradFn> vjp) {
   row.name = name;
+  row.example = nullptr;
   row.result = result;
   row.vjp = std::move(vjp);
   row.vjp_uses = "tensor1 tensor2";

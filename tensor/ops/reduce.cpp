@@ -224,7 +224,6 @@ void add_reduce_ops(Registry& r) {
        .traits = kReduction | kTotal | kRowwise},
       {.name = "sum_squares",
        .doc = "The sum of squares over dims in one pass.",
-       .example = "return pg.tensor({3, 4}):norm()",
        .inputs = {{"x", kFloating}},
        .attrs = {kReducedDims, kKeepDim},
        .infer = infer_same,

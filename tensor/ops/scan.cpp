@@ -125,7 +125,6 @@ void add_scan_ops(Registry& r) {
       {.name = "scan_affine",
        .doc = "y[i] = b[i] + a[i - lag] y[i - 1] along dim, with reverse y[i] = b[i] + a[i + lag] y[i + 1]; the first "
               "y is its b. The derivative of running products.",
-       .example = "return pg.tensor({1, 2, 3}):cumprod(1)",
        .inputs = {{"a", kFloating}, {"b", kFloating}},
        .attrs = {kAlong, kReverse, {"lag", AttrKind::kInt, int64_t(0), "0 or 1", false, 0, 1}},
        .infer = infer_scan_affine,

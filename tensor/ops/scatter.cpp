@@ -353,7 +353,6 @@ std::vector<OpDef> index_rows() {
        .traits = kInPlace | kWeakNumber},
       {.name = "flat_index",
        .doc = "The positions in a flattened array of `sizes` of the elements that one index tensor for each dim names.",
-       .example = "return pg.tensor({5}, {dtype = \"int64\"})",
        .inputs = {{"indices", kIntegral, Arity::kList}},
        .attrs = {{"sizes", AttrKind::kInts, {}, "the size of each dim"}, index_base_attr()},
        .infer = infer_flat_index,
@@ -362,8 +361,6 @@ std::vector<OpDef> index_rows() {
        .doc =
            "The elements that indices name, one tensor for each dim of x from `dim` on, as in x[{i, j}]. The dims of "
            "the indices, broadcast together, replace these dims.",
-       .example = "local i, j = pg.tensor({1, 2}, {dtype = \"int64\"}), pg.tensor({3, 1}, {dtype = \"int64\"})\n"
-                  "return pg.range(1, 6):reshape{2, 3}[{i, j}]",
        .inputs = {{"x"}, {"indices", kIntegral, Arity::kList}},
        .attrs = {index_dim_attr(), index_base_attr()},
        .infer = infer_index_get,

@@ -71,7 +71,6 @@ std::vector<OpDef> sequence_rows() {
        .vjp_uses = "lengths"},
       {.name = "sequence_last_backward",
        .doc = "Zeros of `steps` steps with dy in the last of each sequence: the derivative of sequence_last.",
-       .example = "return pg.ones(2, 2):sequence_last()",
        .inputs = {{"dy"}, lengths},
        .attrs = {{"dim", AttrKind::kInt, int64_t(1), "the time dim of the result, 1 or 2"},
                  {"steps", AttrKind::kInt, {}, "size of the time dim", false, 1}},

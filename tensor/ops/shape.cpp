@@ -228,7 +228,6 @@ std::vector<OpDef> reshape_rows() {
        .traits = kView | kReshape},
       {.name = "reshape_to",
        .doc = "reshape with every size taken literally.",
-       .example = "return pg.zeros{0, 3}:reshape_as(pg.zeros{3, 0})",
        .inputs = {{"x"}},
        .attrs = {kShape},
        .infer = infer_literal_shape,

@@ -243,7 +243,6 @@ std::vector<OpDef> cut_rows() {
        .traits = kView | kRowwise | kIndexing},
       {.name = "slice",
        .doc = "A rectangular region of x, as in x[{…}]. Each list has one entry per dim. A view.",
-       .example = "return pg.range(1, 6):reshape{2, 3}[{2, {1, 3, 2}}]",
        .inputs = {{"x"}},
        .attrs = {kStart, kLength, kStep, kDrop},
        .infer = [](Infer& c) { c.output(c.dtype(0), checked_region(c, c.shape(0)).shape()); },
@@ -253,7 +252,6 @@ std::vector<OpDef> cut_rows() {
        .traits = kView | kHidden | kIndexing},
       {.name = "slice_backward",
        .doc = "Zeros of `shape` except for the region, which is dy: the derivative of slice.",
-       .example = "return pg.range(1, 6):reshape{2, 3}[{2}]",
        .inputs = {{"dy"}},
        .attrs = {{"shape", AttrKind::kInts, {}, "sizes of the result"}, kStart, kLength, kStep, kDrop},
        .infer =
@@ -268,7 +266,6 @@ std::vector<OpDef> cut_rows() {
       {.name = "slice_assign",
        .doc = "x with a rectangular region replaced by `value`, a number or a tensor that broadcasts to it, as in "
               "x[{…}] = value. The result has the dtype of x.",
-       .example = "local x = pg.zeros(2, 3); x[{2, {1, 2}}] = 5; return x",
        .inputs = {{"x"}, {"value"}},
        .attrs = {kStart, kLength, kStep, kDrop},
        .infer =

@@ -122,7 +122,6 @@ static void add_special_values(Registry& r) {
        .traits = kPointwise},
       {.name = "replace_special",
        .doc = "x with other numbers for NaN and the infinities.",
-       .example = "return pg.tensor({0 / 0, 1, -math.huge}):nan_to_num()",
        .inputs = {{"x", kFloating}},
        .attrs = {{"nan", AttrKind::kFloat, 0.0, "for NaN"},
                  {"posinf", AttrKind::kFloat, 0.0, "for infinity"},

@@ -167,7 +167,6 @@ void add_statistics_ops(Registry& r) {
       {.name = "bin_counts",
        .doc = "How many elements lie between each two of the ascending edges, which are about equally far apart. An "
               "element on an edge belongs to the bin after it, on the last one to the bin before it.",
-       .example = "return pg.tensor({1, 2, 2, 4}):histc(3, 1, 4)",
        .inputs = {{"x", kReal}, {"edges", kReal}},
        .infer = infer_bin_counts,
        .decompose = decompose_bin_counts,

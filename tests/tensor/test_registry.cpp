@@ -47,7 +47,10 @@ TEST_CASE("registry: rows have documentation and examples") {
   for (const OpDef* op : registry().ops()) {
     EXPECT(snake_case(op->name), "the name is not snake_case");
     EXPECT(op->doc && std::strlen(op->doc) >= 3, "no doc");
-    if (op->has(kHidden)) continue;
+    if (op->has(kHidden)) {
+      EXPECT(!op->example, "an example, though scripts cannot call it");
+      continue;
+    }
     EXPECT(op->example && std::strstr(op->example, "return"), "no example that returns something");
     EXPECT(op->example && std::strstr(op->example, op->name), "the example does not use the op");
   }
