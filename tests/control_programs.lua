@@ -5,12 +5,8 @@ local control = require "tests.control"
 local pg = require "perigee"
 local programs = {}
 
-local state, serial, drawing
-local function random(n)
-  state = (state * 16807) % 2147483647
-  return state % n + 1
-end
-local function pick(list) return list[random(#list)] end
+local random, pick, restart = require "tests.choices"(1)
+local serial, drawing
 local function chance(percent) return random(100) <= percent end
 local function fresh()
   serial = serial + 1
@@ -157,7 +153,8 @@ end
 --- holds float64 tensors a and b (3), xs (n x 3) and w (3 x 3), and count (0-dim int64). With draw it also draws random
 --- numbers.
 function programs.source(seed, draw)
-  state, serial, drawing = seed * 7919 % 2147483646 + 1, 0, draw
+  restart(seed * 7919 % 2147483646 + 1)
+  serial, drawing = 0, draw
   local out, vars = {"local pg, state = ...", "return function(v)", "  local a, b, xs, w, count = v.a, v.b, v.xs, v.w, v.count"}, {"a", "b"}
   for _ = 1, 2 do block(out, 1, vars, 2) end
   lines_of(out, 1, ("return {%s * 1, (%s):tanh(), state + 0}"):format(vars[#vars], expression(vars)))

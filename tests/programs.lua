@@ -4,12 +4,7 @@ local t = require "tests.support"
 local pg = require "perigee"
 local programs = {}
 
-local state
-local function random(n)
-  state = (state * 16807) % 2147483647
-  return state % n + 1
-end
-local function pick(list) return list[random(#list)] end
+local random, pick, restart = require "tests.choices"(1)
 local function fill(text, x, y) return (text:gsub("%f[%w][XYN]%f[%W]", {X = x, Y = y, N = tostring(random(9))})) end
 local function chance(percent) return random(100) <= percent end
 
@@ -57,7 +52,7 @@ end
 --- programs.source(seed) -> the Lua text of function(a, b, r), which returns a list of tensors and reads w, pick and
 --- state.
 function programs.source(seed)
-  state = seed * 7919 % 2147483646 + 1
+  restart(seed * 7919 % 2147483646 + 1)
   local vars = {matrix = {"a", "b"}, row = {"r", "state"}, column = {"c"}, scalar = {"s"}}
   local lines = {"local pg, w, pick, state = ...", "return function(a, b, r)", "  local c, s = a:mean{dim = 2, keepdim = true}, b:sum() * 0.1"}
   for i = 1, 4 + random(14) do lines[#lines + 1] = "  " .. statement(vars, i) end

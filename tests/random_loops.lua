@@ -2,18 +2,10 @@
 -- place in a script that keeps making new graphs runs as plain Lua after a while.
 local pg = require "perigee"
 local bodies = require "tests.loop_bodies"
+local choices = require "tests.choices"
 local loops = {}
 
 local B, N = 2, 3  -- B is 1 for every third seed
-
--- A deterministic stream of choices.
-local function chooser(seed)
-  local state = seed * 7919 + 17
-  return function(n)
-    state = (state * 16807) % 2147483647
-    return state % n + 1
-  end
-end
 
 -- Makers of values (B, N): a list of functions (choose, pick, weights) -> value.
 local ops = {
@@ -47,7 +39,7 @@ local ops = {
 
 -- The values of a body: slices, states and captures first, then results of ops.
 local function grow(seed, values, w, count)
-  local choose = chooser(seed)
+  local choose = choices(seed * 7919 + 17)
   local made = {unpack(values)}
   local function pick() return made[choose(#made)] end
   for _ = 1, count do made[#made + 1] = ops[choose(#ops)](choose, pick, w) end

@@ -4,12 +4,7 @@ local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn
 
-local state
-local function random(n)
-  state = (state * 16807) % 2147483647
-  return state % n + 1
-end
-local function pick(list) return list[random(#list)] end
+local random, pick, restart = require "tests.choices"(1)
 
 local width = 6
 
@@ -70,7 +65,7 @@ local wholes = {
 }
 
 local function make_net(seed)
-  state = seed * 5281 % 2147483646 + 1
+  restart(seed * 5281 % 2147483646 + 1)
   drawing, branching = random(2) == 1, false
   local net = nn.HybridSequential{}
   for _ = 1, random(3) do net:add(pick(wholes)()) end

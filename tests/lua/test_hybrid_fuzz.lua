@@ -22,12 +22,7 @@ local kinds = {
 }
 local kind
 
-local state = 1
-local function random(n)  -- the same numbers on every machine
-  state = (state * 16807) % 2147483647
-  return state % n + 1
-end
-local function pick(list) return list[random(#list)] end
+local random, pick, restart = require "tests.choices"(1)
 
 local scalars = {"self.s1", "self.s2", "self.missing", "self.cfg.a", "self.cfg.b", "Net.shared", "self.inherited", "up_s", "up_tab.a", "G_s", "G_none", "self.child.k"}
 local tensors = {"self.w1", "self.w2", "self.child.w", "up_t", "up_tab.w", "self.ws[1]", "self.ws[2]", "G_t"}
@@ -223,7 +218,7 @@ local function fuzz(name, models)
     testing.on_warning(warned)
     testing.patience(patience)
   end
-  state = 12345
+  restart(12345)
   models = tonumber(os.getenv("PERIGEE_FUZZ")) or (t.mode == "eager" and models or math.floor(models / 8))
   local wrong, traces, hits = 0, 0, 0
   local failure

@@ -3,12 +3,7 @@ local t = require "tests.support"
 local pg = require "perigee"
 local nn = pg.nn
 
-local state
-local function random(n)
-  state = (state * 16807) % 2147483647
-  return state % n + 1
-end
-local function pick(list) return list[random(#list)] end
+local random, pick, restart = require "tests.choices"(1)
 
 local activations = {"relu", "tanh", "sigmoid", "softsign"}
 local function maybe_activation() return random(2) == 1 and pick(activations) or nil end
@@ -38,7 +33,7 @@ local flat_layers = {
 }
 
 local function make_net(seed)
-  state = seed * 6151 % 2147483646 + 1
+  restart(seed * 6151 % 2147483646 + 1)
   local net = nn.HybridSequential{}
   for _ = 1, random(5) do net:add(pick(image_layers)()) end
   net:add(pick{nn.Flatten, nn.GlobalAvgPool2D}(), nn.Flatten())

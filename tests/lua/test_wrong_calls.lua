@@ -23,11 +23,7 @@ local function slips()
     coroutine.create(function() end), io.stdout}, 32
 end
 
-local state = 1
-local function draw(n)
-  state = (state * 16807) % 2147483647
-  return state % n + 1
-end
+local draw, _, restart = require "tests.choices"(1)
 
 local function complaint(e)
   if type(e) ~= "string" then return "raised a " .. type(e) end
@@ -48,7 +44,7 @@ end
 
 local function check(name, f)
   t.test(name, function()
-    state = #name * 7919 + 1
+    restart(#name * 7919 + 1)
     with_limit(2 ^ 27, try, f)
   end)
 end
