@@ -461,31 +461,18 @@ HWY_EXPORT(sample_kernel);
 HWY_EXPORT(sample_back_kernel);
 HWY_EXPORT(sample_weight_kernel);
 HWY_EXPORT(sample_taps_kernel);
+static void sample(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(sample_kernel)(a); }
+static void sample_back(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(sample_back_kernel)(a); }
+static void sample_weight(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(sample_weight_kernel)(a); }
+static void sample_taps(const KernelArgs& a) { HWY_DYNAMIC_DISPATCH(sample_taps_kernel)(a); }
 }  // namespace cpu
 
 void add_sample_kernels(Registry& r) {
-  using namespace cpu;
   static const KernelRow kRows[] = {
-      {"sample_points",
-       [](const KernelArgs& a) {
-         HWY_DYNAMIC_DISPATCH(sample_kernel)
-         (a);
-       }},
-      {"sample_points_back",
-       [](const KernelArgs& a) {
-         HWY_DYNAMIC_DISPATCH(sample_back_kernel)
-         (a);
-       }},
-      {"sample_points_weight",
-       [](const KernelArgs& a) {
-         HWY_DYNAMIC_DISPATCH(sample_weight_kernel)
-         (a);
-       }},
-      {"sample_taps",
-       [](const KernelArgs& a) {
-         HWY_DYNAMIC_DISPATCH(sample_taps_kernel)
-         (a);
-       }},
+      {"sample_points", cpu::sample},
+      {"sample_points_back", cpu::sample_back},
+      {"sample_points_weight", cpu::sample_weight},
+      {"sample_taps", cpu::sample_taps},
   };
   r.add_kernels(0, kRows);
 }
