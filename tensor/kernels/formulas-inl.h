@@ -5,8 +5,8 @@
 // Included once for each compilation target, in the namespace PERIGEE_FORMULAS with the vocabulary of values-inl.h for
 // all kinds of values, and compiled for CUDA by cuda-inl.h. The includer defines PERIGEE_FORMULA (before a struct).
 // PERIGEE_UNARY of x, PERIGEE_BINARY of x and y, PERIGEE_TERNARY of x, y and z have a name, op, dtypes, an expression,
-// and what else FormulaRow says; PERIGEE_EXPRESSION is for helpers. V is the kind of value, `params` are the op's
-// attributes in order.
+// and what else FormulaRow says; those with _WITH first name the op's attribute, which the expression reads as a number.
+// PERIGEE_EXPRESSION is for helpers. V is the kind of value, `params` are the op's attributes in order.
 #include <limits>
 
 namespace PERIGEE_FORMULAS {
@@ -25,24 +25,8 @@ PERIGEE_BINARY(Heaviside, "heaviside", kNumbers, select(x == V(0), y, select_or_
 PERIGEE_TERNARY(Clamp, "clamp", kNumbers, minimum(maximum(x, y), z))
 PERIGEE_TERNARY(Lerp, "lerp", kFloats,
                 select(abs(z) < V(0.5), x + z * (y - x), y - (y - x) * (V(1) - z)))  // exact ends
-PERIGEE_FORMULA(AddProduct, "add_product", 3, kNumbers)
-struct AddProduct {
-  double value;
-  explicit constexpr AddProduct(const double* params) : value(params[0]) {}
-  template <class V>
-  PERIGEE_FORMULA_INLINE V operator()(V x, V y, V z) const {
-    return add(x, V(mul(V(mul(y, V(value))), z)));
-  }
-};
-PERIGEE_FORMULA(AddQuotient, "add_quotient", 3, kFloats, .step_cost = 80)
-struct AddQuotient {
-  double value;
-  explicit constexpr AddQuotient(const double* params) : value(params[0]) {}
-  template <class V>
-  PERIGEE_FORMULA_INLINE V operator()(V x, V y, V z) const {
-    return x + y * V(value) / z;
-  }
-};
+PERIGEE_TERNARY_WITH(value, AddProduct, "add_product", kNumbers, add(x, V(mul(V(mul(y, V(value))), z))))
+PERIGEE_TERNARY_WITH(value, AddQuotient, "add_quotient", kFloats, x + y * V(value) / z, .step_cost = 80)
 PERIGEE_BINARY(ScaleBelow, "scale_below", kFloats, select(x > V(0), x, x* y))
 PERIGEE_FORMULA(ReplaceSpecial, "replace_special", 1, kFloats)
 struct ReplaceSpecial {
@@ -112,15 +96,7 @@ PERIGEE_BINARY(ReluGrad, "relu_grad", kNumbers, select(y <= V(0), V(0), x))
 PERIGEE_BINARY(TanhGrad, "tanh_grad", kFloats, (V(1) - y * y) * x)
 PERIGEE_BINARY(SigmoidGrad, "sigmoid_grad", kFloats, (V(1) - y) * y * x)
 
-PERIGEE_FORMULA(LeakyRelu, "leaky_relu", 1, kFloats)
-struct LeakyRelu {
-  double slope;
-  explicit constexpr LeakyRelu(const double* params) : slope(params[0]) {}
-  template <class V>
-  PERIGEE_FORMULA_INLINE V operator()(V x) const {
-    return select(x > V(0), x, x * V(slope));
-  }
-};
+PERIGEE_UNARY_WITH(slope, LeakyRelu, "leaky_relu", kFloats, select(x > V(0), x, x* V(slope)))
 PERIGEE_FORMULA(Hardtanh, "hardtanh", 1, kFloats)
 struct Hardtanh {
   double low, high;
@@ -130,24 +106,9 @@ struct Hardtanh {
     return select(x < V(low), V(low), select(x > V(high), V(high), x));
   }
 };
-PERIGEE_FORMULA(Softshrink, "softshrink", 1, kFloats)
-struct Softshrink {
-  double lambda;
-  explicit constexpr Softshrink(const double* params) : lambda(params[0]) {}
-  template <class V>
-  PERIGEE_FORMULA_INLINE V operator()(V x) const {
-    return select(x < V(-lambda), x + V(lambda), select(x <= V(lambda), V(0), x - V(lambda)));  // NaN stays
-  }
-};
-PERIGEE_FORMULA(Hardshrink, "hardshrink", 1, kFloats)
-struct Hardshrink {
-  double lambda;
-  explicit constexpr Hardshrink(const double* params) : lambda(params[0]) {}
-  template <class V>
-  PERIGEE_FORMULA_INLINE V operator()(V x) const {
-    return select(abs(x) <= V(lambda), V(0), x);
-  }
-};
+PERIGEE_UNARY_WITH(lambda, Softshrink, "softshrink", kFloats,
+                   select(x < V(-lambda), x + V(lambda), select(x <= V(lambda), V(0), x - V(lambda))))  // NaN stays
+PERIGEE_UNARY_WITH(lambda, Hardshrink, "hardshrink", kFloats, select(abs(x) <= V(lambda), V(0), x))
 PERIGEE_FORMULA(Huber, "huber", 1, kFloats)
 struct Huber {
   double delta, slope, half;

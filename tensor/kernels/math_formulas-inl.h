@@ -167,24 +167,11 @@ struct GeluGrad {
   }
 };
 // PERIGEE_LAZY: what scalars above zero need not compute.
-PERIGEE_FORMULA(Elu, "elu", 1, kFloats, PERIGEE_SIMD(400))
-struct Elu {
-  double alpha;
-  explicit constexpr Elu(const double* params) : alpha(params[0]) {}
-  template <class V>
-  PERIGEE_FORMULA_INLINE V operator()(V x) const {
-    return select(x > V(0), x, PERIGEE_LAZY(V(alpha) * expm1(x)));
-  }
-};
-PERIGEE_FORMULA(Celu, "celu", 1, kFloats, PERIGEE_SIMD(400))
-struct Celu {
-  double alpha;
-  explicit constexpr Celu(const double* params) : alpha(params[0]) {}
-  template <class V>
-  PERIGEE_FORMULA_INLINE V operator()(V x) const {
-    return select(x > V(0), x, PERIGEE_LAZY(V(alpha) * expm1(alpha == 1 ? x : x / V(alpha))));
-  }
-};
+PERIGEE_UNARY_WITH(alpha, Elu, "elu", kFloats, select(x > V(0), x, PERIGEE_LAZY(V(alpha) * expm1(x))),
+                   PERIGEE_SIMD(400))
+PERIGEE_UNARY_WITH(alpha, Celu, "celu", kFloats,
+                   select(x > V(0), x, PERIGEE_LAZY(V(alpha) * expm1(alpha == 1 ? x : x / V(alpha)))),
+                   PERIGEE_SIMD(400))
 PERIGEE_FORMULA(Selu, "selu", 1, kFloats, PERIGEE_SIMD(400))
 struct Selu {
   static constexpr double kScale = 1.0507009873554804934193349852946, kAlpha = 1.6732632423543772848170429916717;

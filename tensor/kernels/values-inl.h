@@ -23,6 +23,22 @@
 #define PERIGEE_TERNARY(Name, op_, serves_, expression, ...)        \
   PERIGEE_FORMULA(Name, op_, 3, serves_ __VA_OPT__(, ) __VA_ARGS__) \
   PERIGEE_EXPRESSION(Name, expression, V x, V y, V z)
+// The same with the op's only attribute as a number that the expression reads.
+#define PERIGEE_WITH_NUMBER(Name, number, expression, ...)               \
+  struct Name {                                                          \
+    double number;                                                       \
+    explicit constexpr Name(const double* params) : number(params[0]) {} \
+    template <class V>                                                   \
+    PERIGEE_FORMULA_INLINE V operator()(__VA_ARGS__) const {             \
+      return expression;                                                 \
+    }                                                                    \
+  };
+#define PERIGEE_UNARY_WITH(number, Name, op_, serves_, expression, ...) \
+  PERIGEE_FORMULA(Name, op_, 1, serves_ __VA_OPT__(, ) __VA_ARGS__)     \
+  PERIGEE_WITH_NUMBER(Name, number, expression, V x)
+#define PERIGEE_TERNARY_WITH(number, Name, op_, serves_, expression, ...) \
+  PERIGEE_FORMULA(Name, op_, 3, serves_ __VA_OPT__(, ) __VA_ARGS__)       \
+  PERIGEE_WITH_NUMBER(Name, number, expression, V x, V y, V z)
 #endif
 
 namespace PERIGEE_FORMULAS {
