@@ -1,4 +1,4 @@
-// A host with one runtime and one state, for tests of the C API.
+// Hosts with one runtime and one state, for tests of the C API.
 #pragma once
 #include <doctest/doctest.h>
 
@@ -8,34 +8,53 @@
 
 #include "vm/include/perigee.h"
 
-struct LimitedHost {
+inline std::string message() { return perigee_last_error()->message; }
+
+struct BareHost {
   perigee_runtime* runtime = nullptr;
   perigee_state* state = nullptr;
-  std::string printed;
-  std::chrono::microseconds time_limit{};
 
-  // set(config) changes the config of the state.
-  explicit LimitedHost(const std::function<void(perigee_state_config&)>& set) {
-    auto config = PERIGEE_INIT(perigee_runtime_config);
-    config.threads = 1;
-    REQUIRE(perigee_runtime_create(&config, &runtime) == PERIGEE_OK);
-    auto options = PERIGEE_INIT(perigee_state_config);
-    options.user = this;
-    options.print = [](void* user, const char* text, size_t size) {
-      static_cast<LimitedHost*>(user)->printed.append(text, size);
-    };
-    set(options);
-    time_limit = std::chrono::microseconds(options.time_limit_us);
-    REQUIRE(perigee_state_open(runtime, &options, &state) == PERIGEE_OK);
-  }
-  LimitedHost(const LimitedHost&) = delete;
-  ~LimitedHost() {
+  BareHost() = default;
+  BareHost(const BareHost&) = delete;
+  ~BareHost() {
     perigee_state_close(state);
     perigee_runtime_release(runtime);
   }
 
+  void open(int threads, const perigee_state_config& options) {
+    auto config = PERIGEE_INIT(perigee_runtime_config);
+    config.threads = threads;
+    REQUIRE(perigee_runtime_create(&config, &runtime) == PERIGEE_OK);
+    REQUIRE(perigee_state_open(runtime, &options, &state) == PERIGEE_OK);
+  }
   perigee_status run(const std::string& text) { return perigee_run(state, text.data(), text.size(), "host.lua"); }
-  static std::string message() { return perigee_last_error()->message; }
+};
+
+// Keeps what the state prints.
+struct PrintingHost : BareHost {
+  std::string printed;
+
+  perigee_state_config options() {
+    auto config = PERIGEE_INIT(perigee_state_config);
+    config.user = this;
+    config.print = [](void* user, const char* text, size_t size) {
+      static_cast<PrintingHost*>(user)->printed.append(text, size);
+    };
+    return config;
+  }
+};
+
+struct LimitedHost : PrintingHost {
+  std::chrono::microseconds time_limit{};
+
+  // set(config) changes the config of the state.
+  explicit LimitedHost(const std::function<void(perigee_state_config&)>& set) {
+    auto config = options();
+    set(config);
+    time_limit = std::chrono::microseconds(config.time_limit_us);
+    open(1, config);
+  }
+
   // Whether the text runs to its end. Other processes may take the time that a call has, so it may run again.
   bool completes(const std::string& text) {
     using Clock = std::chrono::steady_clock;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "vm/include/perigee.hpp"
 
@@ -126,6 +127,11 @@ inline perigee::Tensor zeros(const perigee::Runtime& runtime, std::initializer_l
 
 inline const float* floats(const perigee::Tensor& tensor) {
   return static_cast<const float*>(perigee_tensor_data(tensor.get()));
+}
+
+inline perigee_status run_into(const perigee::Model& model, const std::vector<perigee_tensor*>& in,
+                               const std::vector<perigee_tensor*>& out) {
+  return perigee_model_run_into(model.get(), in.data(), in.size(), out.data(), out.size());
 }
 
 }  // namespace pg::test

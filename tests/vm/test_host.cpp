@@ -13,48 +13,29 @@
 #include <thread>
 #include <vector>
 
+#include "tests/vm/host.h"
 #include "tests/vm/lua_state.h"
-#include "vm/include/perigee.h"
 
 namespace {
 
-struct Host {
-  perigee_runtime* runtime = nullptr;
-  perigee_state* state = nullptr;
-  std::string printed;
-
+struct Host : PrintingHost {
   explicit Host(int threads = 1) {
-    auto config = PERIGEE_INIT(perigee_runtime_config);
-    config.threads = threads;
-    REQUIRE(perigee_runtime_create(&config, &runtime) == PERIGEE_OK);
-    auto options = PERIGEE_INIT(perigee_state_config);
-    options.user = this;
-    options.print = [](void* user, const char* text, size_t size) {
-      static_cast<Host*>(user)->printed.append(text, size);
-    };
-    options.find_module = [](void*, const char* name, const char** source, size_t* size) {
+    auto config = options();
+    config.find_module = [](void*, const char* name, const char** source, size_t* size) {
       if (std::strcmp(name, "made.up")) return 0;
       *source = "return {answer = 42, name = ...}";
       *size = std::strlen(*source);
       return 1;
     };
-    REQUIRE(perigee_state_open(runtime, &options, &state) == PERIGEE_OK);
-  }
-  Host(const Host&) = delete;
-  ~Host() {
-    perigee_state_close(state);
-    perigee_runtime_release(runtime);
+    open(threads, config);
   }
 
-  perigee_status run(const std::string& text) { return perigee_run(state, text.data(), text.size(), "host.lua"); }
   perigee_value get(const char* path) {
     perigee_value value;
     REQUIRE(perigee_get(state, path, &value) == PERIGEE_OK);
     return value;
   }
 };
-
-std::string message() { return perigee_last_error()->message; }
 
 perigee_value number(double n) {
   perigee_value value = {};

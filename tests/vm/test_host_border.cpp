@@ -30,11 +30,6 @@ std::vector<float> elements(const perigee::Tensor& t) {
 
 using Floats = std::vector<float>;
 
-perigee_status run_into(const perigee::Model& model, const std::vector<perigee_tensor*>& in,
-                        const std::vector<perigee_tensor*>& out) {
-  return perigee_model_run_into(model.get(), in.data(), in.size(), out.data(), out.size());
-}
-
 void set(const perigee::Tensor& t, const Floats& values) {
   std::memcpy(const_cast<float*>(floats(t)), values.data(), values.size() * sizeof(float));
 }
@@ -64,7 +59,7 @@ TEST_CASE("host border: results that are inputs or views of them are right where
   REQUIRE(run_into(copy, {a.get()}, {a.get(), z.get()}) == PERIGEE_OK);
   CHECK(elements(z) == Floats{6, 7, 8, 9});
   CHECK(run_into(same, {b.get()}, {a.get(), a.get()}) == PERIGEE_BAD_ARGUMENT);
-  CHECK(LimitedHost::message().find("overlap") != std::string::npos);
+  CHECK(message().find("overlap") != std::string::npos);
 }
 
 TEST_CASE("host border: results do not depend on the host's memory") {
@@ -95,17 +90,17 @@ TEST_CASE("host border: a model names its function, its inputs and their types")
   perigee_tensor* const in = wide.get();
   perigee::Tensor out;
   CHECK(perigee_model_run(model.get(), &in, 1, out.out(), 1) == PERIGEE_BAD_ARGUMENT);
-  CHECK(LimitedHost::message().find("perigee_model_run: ") == 0);
-  CHECK(LimitedHost::message().find("float32 1x5 cpu, exported with float32 1x3 cpu") != std::string::npos);
+  CHECK(message().find("perigee_model_run: ") == 0);
+  CHECK(message().find("float32 1x5 cpu, exported with float32 1x3 cpu") != std::string::npos);
   CHECK(run_into(model, {}, {y.get()}) == PERIGEE_BAD_ARGUMENT);
-  CHECK(LimitedHost::message().find("perigee_model_run_into: ") == 0);
+  CHECK(message().find("perigee_model_run_into: ") == 0);
   double data[3] = {};
   const int64_t shape[] = {1, 3};
   perigee::Tensor x;
   REQUIRE(perigee_tensor_wrap(runtime.get(), data, PERIGEE_FLOAT64, 2, shape, nullptr, nullptr, nullptr, x.out()) ==
           PERIGEE_OK);
   CHECK(run_into(model, {x.get()}, {y.get()}) == PERIGEE_BAD_ARGUMENT);
-  CHECK(LimitedHost::message().find("(expected float32, got float64)") != std::string::npos);
+  CHECK(message().find("(expected float32, got float64)") != std::string::npos);
 }
 
 TEST_CASE("host border: a run that fails takes no random numbers") {
@@ -142,7 +137,7 @@ TEST_CASE("host border: an interrupt ends loops that LuaJIT would compile") {
     CHECK(host.run(text) == PERIGEE_CANCELLED);
     done = true;
     other.join();
-    CHECK(host.message() == "host.lua:1: interrupted");
+    CHECK(message() == "host.lua:1: interrupted");
   }
   CHECK(host.works());
 }
@@ -165,7 +160,7 @@ TEST_CASE("host border: strings that a call has given may be arguments of the ne
   CHECK(count == 1);
   REQUIRE(host.run("number = 3") == PERIGEE_OK);
   CHECK(perigee_call(host.state, "number", nullptr, 0, nullptr, 0, nullptr) == PERIGEE_NOT_FOUND);
-  CHECK(host.message() == "perigee_call: 'number' is a number, not a function");
+  CHECK(message() == "perigee_call: 'number' is a number, not a function");
   CHECK(perigee_get(host.state, ".", &result) == PERIGEE_NOT_FOUND);
 }
 
@@ -207,7 +202,7 @@ TEST_CASE("host border: a Lua state has one handle, and one copy of the library"
   REQUIRE(perigee_state_attach(host.runtime, L, &first) == PERIGEE_OK);
   CHECK(perigee_state_attach(host.runtime, L, &second) == PERIGEE_BAD_ARGUMENT);
   CHECK(perigee_state_attach(host.runtime, perigee_state_lua(host.state), &second) == PERIGEE_BAD_ARGUMENT);
-  CHECK(host.message().find("no other perigee_state") != std::string::npos);
+  CHECK(message().find("no other perigee_state") != std::string::npos);
   perigee_state_close(first);
   REQUIRE(perigee_state_attach(host.runtime, L, &second) == PERIGEE_OK);
   perigee_interrupt(second);
@@ -218,14 +213,14 @@ TEST_CASE("host border: a Lua state has one handle, and one copy of the library"
   luaL_openlibs(L);
   REQUIRE(luaL_dostring(L, "package.loaded.perigee = {}") == 0);  // as a module would
   CHECK(perigee_state_attach(host.runtime, L, &second) == PERIGEE_BAD_ARGUMENT);
-  CHECK(host.message().find("another copy of the library") != std::string::npos);
+  CHECK(message().find("another copy of the library") != std::string::npos);
   lua_close(L);
 }
 
 TEST_CASE("host border: scripts do not end the process, and help and progress go to the host") {
   LimitedHost host([](perigee_state_config&) {});
   CHECK(host.run("os.exit(3)") == PERIGEE_SCRIPT_ERROR);
-  CHECK(host.message().find("os.exit: the process belongs to a host") != std::string::npos);
+  CHECK(message().find("os.exit: the process belongs to a host") != std::string::npos);
   REQUIRE(host.run("local pg = require 'perigee' pg.help('abs') "
                    "local bar = pg.utils.progress(2, 'training') bar:step() bar:step()") == PERIGEE_OK);
   CHECK(host.printed.find("abs") != std::string::npos);
@@ -274,7 +269,7 @@ TEST_CASE("host border: what ends one call does not name another, however often 
       CHECK(host->works());
     }
     CHECK(limited.run("while true do end") == PERIGEE_BUDGET_EXCEEDED);
-    CHECK(limited.message().find("limit of 100000 instructions") != std::string::npos);
+    CHECK(message().find("limit of 100000 instructions") != std::string::npos);
   }
 }
 
@@ -295,7 +290,7 @@ void check_nesting(std::span<const char* const> scripts, size_t kib) {
       config.memory_limit = 256u << 20;
     });
     task.status = host.run(task.script);
-    task.overflow = host.message().find("stack overflow") != std::string::npos;
+    task.overflow = message().find("stack overflow") != std::string::npos;
     return nullptr;
   };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -91,7 +91,7 @@ TEST_CASE("host files: tensors and models are saved and loaded through open_file
                  "pg.record(function() return net(v):sum() end):backward() trainer:step(1) "
                  "trainer:save_states('s.safetensors') trainer:load_states('s.safetensors')") == PERIGEE_OK);
   CHECK(host.run("pg.data.vision.MNIST{root = 'mnist'}") == PERIGEE_SCRIPT_ERROR);
-  CHECK(host.message().find("MNIST: no file") != std::string::npos);
+  CHECK(message().find("MNIST: no file") != std::string::npos);
   CHECK(disk.opened == 0);
   CHECK(access("a", F_OK) != 0);
   CHECK(access("p.safetensors", F_OK) != 0);
@@ -101,14 +101,14 @@ TEST_CASE("host files: what open_file refuses or breaks off is an error") {
   Disk disk;
   FileHost host(disk);
   CHECK(host.run("pg = require 'perigee' pg.load('absent.npy')") == PERIGEE_SCRIPT_ERROR);
-  CHECK(host.message() == "host.lua:1: load: absent.npy: no such file, or not allowed");
+  CHECK(message() == "host.lua:1: load: absent.npy: no such file, or not allowed");
   CHECK(host.run("pg.save('secret.npy', pg.ones(3))") == PERIGEE_SCRIPT_ERROR);
-  CHECK(host.message() == "host.lua:1: save: secret.npy: not allowed");
+  CHECK(message() == "host.lua:1: save: secret.npy: not allowed");
   CHECK(host.run("pg.load('/etc/passwd')") == PERIGEE_SCRIPT_ERROR);
   disk.log.clear();
   disk.room = 2000;
   CHECK(host.run("pg.save('x.npy', pg.ones(1000))") == PERIGEE_SCRIPT_ERROR);
-  CHECK(host.message() == "host.lua:1: save: x.npy: cannot write");
+  CHECK(message() == "host.lua:1: save: x.npy: cannot write");
   CHECK(disk.log == "wb:x.npy\nclose 0:x.npy\n");
   CHECK(disk.files.empty());
   disk.files["bad.npy"] = "no array";
@@ -129,9 +129,9 @@ TEST_CASE("host files: scripts come from open_file") {
   CHECK(host.run("assert(require 'lib' == 'init')") == PERIGEE_OK);
   CHECK(host.run("assert(loadfile('one.lua')() == 1) assert(not loadfile('absent.lua'))") == PERIGEE_OK);
   CHECK(host.run("require 'absent'") == PERIGEE_SCRIPT_ERROR);
-  CHECK(host.message().find("the host gives no file 'absent.lua'") != std::string::npos);
+  CHECK(message().find("the host gives no file 'absent.lua'") != std::string::npos);
   CHECK(host.run("require 'bad'") == PERIGEE_SCRIPT_ERROR);
-  CHECK(host.message().find("cannot load module 'bad' from file 'bad.lua'") != std::string::npos);
+  CHECK(message().find("cannot load module 'bad' from file 'bad.lua'") != std::string::npos);
   CHECK(perigee_run_file(host.state, "absent.lua") == PERIGEE_NOT_FOUND);
   CHECK(perigee_run_file(host.state, "/etc/passwd") == PERIGEE_NOT_FOUND);
   CHECK(disk.opened == 0);

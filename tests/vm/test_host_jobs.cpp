@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "tensor/runtime.h"
+#include "tests/vm/host.h"
 #include "tests/vm/lua_state.h"
 #include "vm/bindings.h"
-#include "vm/include/perigee.h"
 
 namespace {
 
@@ -53,33 +53,22 @@ function same(x) return x end
 number = 3
 )";
 
-struct Host {
-  perigee_runtime* runtime = nullptr;
-  perigee_state* state = nullptr;
+struct Host : BareHost {
   void (*on_print)(Host&) = nullptr;
   perigee_job* job = nullptr;
   perigee_status seen = PERIGEE_OK;
 
   Host() {
-    auto config = PERIGEE_INIT(perigee_runtime_config);
-    config.threads = 2;
-    REQUIRE(perigee_runtime_create(&config, &runtime) == PERIGEE_OK);
-    auto options = PERIGEE_INIT(perigee_state_config);
-    options.user = this;
-    options.print = [](void* user, const char*, size_t) {
+    auto config = PERIGEE_INIT(perigee_state_config);
+    config.user = this;
+    config.print = [](void* user, const char*, size_t) {
       Host& host = *static_cast<Host*>(user);
       if (host.on_print) host.on_print(host);
     };
-    REQUIRE(perigee_state_open(runtime, &options, &state) == PERIGEE_OK);
+    open(2, config);
     REQUIRE(run(kScript) == PERIGEE_OK);
   }
-  Host(const Host&) = delete;
-  ~Host() {
-    perigee_state_close(state);
-    perigee_runtime_release(runtime);
-  }
 
-  perigee_status run(const std::string& text) { return perigee_run(state, text.data(), text.size(), "jobs.lua"); }
   perigee_job* start(const char* path, double argument = 0) {
     perigee_value value = {};
     value.kind = PERIGEE_NUMBER;
@@ -89,8 +78,6 @@ struct Host {
     return out;
   }
 };
-
-std::string message() { return perigee_last_error()->message; }
 
 // Steps of no time until the job is done. Returns their number.
 int finish(perigee_job* job) {
@@ -248,9 +235,9 @@ TEST_CASE("an error of the job has its traceback, and stays") {
   while ((status = perigee_job_step(job, 0, &done)) == PERIGEE_OK) CHECK(done == 0);
   for (int round = 0; round < 2; ++round) {
     CHECK(status == PERIGEE_SCRIPT_ERROR);
-    CHECK(message() == "jobs.lua:13: broken");
-    CHECK(std::string(perigee_last_error()->traceback).find("jobs.lua:13: in function") != std::string::npos);
-    CHECK(std::string(perigee_last_error()->chunk) == "jobs.lua");
+    CHECK(message() == "host.lua:13: broken");
+    CHECK(std::string(perigee_last_error()->traceback).find("host.lua:13: in function") != std::string::npos);
+    CHECK(std::string(perigee_last_error()->chunk) == "host.lua");
     CHECK(perigee_last_error()->line == 13);
     status = perigee_job_step(job, 1000, &done);
   }

@@ -144,7 +144,7 @@ TEST_CASE("host jobs: garbage has no threads for long, and a sandbox has a numbe
   perigee_gc_step(host.state, 10'000'000);
   CHECK(thread_count() < 20);
   CHECK(perigee_call(host.state, "kept", nullptr, 0, nullptr, 0, nullptr) == PERIGEE_SCRIPT_ERROR);
-  CHECK(host.message().find("at most 200 jobs") != std::string::npos);
+  CHECK(message().find("at most 200 jobs") != std::string::npos);
   CHECK(host.works());
 }
 

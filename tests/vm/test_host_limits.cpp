@@ -14,7 +14,7 @@ TEST_CASE("host limits: no script swallows the end of its instructions") {
     CHECK(host.works());
   }
   CHECK(host.run("for i = 1, 1000 do end while true do end") == PERIGEE_BUDGET_EXCEEDED);
-  CHECK(host.message() == "host.lua:1: the limit of 300000 instructions of one call is reached");
+  CHECK(message() == "host.lua:1: the limit of 300000 instructions of one call is reached");
   CHECK(perigee_last_error()->line == 1);
   CHECK(std::string(perigee_last_error()->chunk) == "host.lua");
   CHECK(host.run("for i = 1, 100000 do end") == PERIGEE_OK);  // each call has its own
@@ -42,7 +42,7 @@ TEST_CASE("host limits: captured loops and ops use up instructions too") {
        }) {
     CAPTURE(std::string(script));
     CHECK(host.run((std::string("local pg = require 'perigee' ") + script).c_str()) == PERIGEE_BUDGET_EXCEEDED);
-    CHECK(host.message().find("the limit of 300000 instructions of one call is reached") != std::string::npos);
+    CHECK(message().find("the limit of 300000 instructions of one call is reached") != std::string::npos);
     CHECK(host.works());
   }
   CHECK(host.run("local pg = require 'perigee' local s = pg.loop(1000, function(i, s) return s + 1 end, pg.zeros(2)) "
@@ -60,7 +60,7 @@ TEST_CASE("host limits: no script swallows the end of its time") {
         PERIGEE_BUDGET_EXCEEDED);
   CHECK(host.run("local pg = require 'perigee' local x = pg.ones(3000, 3000) for i = 1, 100 do x = x:matmul(x) end") ==
         PERIGEE_BUDGET_EXCEEDED);
-  CHECK(host.message().find("the limit of 20000 µs of one call is reached") != std::string::npos);
+  CHECK(message().find("the limit of 20000 µs of one call is reached") != std::string::npos);
 }
 
 TEST_CASE("host limits: an interrupt is not swallowed by a message handler") {
@@ -128,7 +128,7 @@ TEST_CASE("host limits: memory of Lua and tensors together") {
   for (const char* script : hogs) {
     CAPTURE(std::string(script));
     CHECK(host.run(script) == PERIGEE_OUT_OF_MEMORY);
-    CAPTURE(LimitedHost::message());
+    CAPTURE(message());
     auto info = PERIGEE_INIT(perigee_memory_info);
     REQUIRE(perigee_memory(host.state, &info) == PERIGEE_OK);
     CHECK(info.lua_bytes + info.tensor_bytes < kLimit / 4 * 3);
@@ -166,7 +166,7 @@ TEST_CASE("host limits: a lack of memory has its status wherever it is met") {
                  "pg.jit(function(x) return pg.while_loop(function(i) return i:sum():lt(10) end, function(i) return "
                  "nil, {i + 1} "
                  "end, {x}) end)(pg.ones(1))");
-    CAPTURE(LimitedHost::message());
+    CAPTURE(message());
     CHECK((status == PERIGEE_OK || status == PERIGEE_OUT_OF_MEMORY));
     CHECK(host.works());
   }
@@ -255,15 +255,15 @@ TEST_CASE("host limits: requests that are refused count as instructions too") {
 TEST_CASE("host limits: the compiler stays off with a memory limit") {
   LimitedHost host([](perigee_state_config& c) { c.memory_limit = 64u << 20; });
   CHECK(host.run("jit.on()") == PERIGEE_SCRIPT_ERROR);
-  CHECK(host.message().find("jit.on is not available in a state with limits") != std::string::npos);
+  CHECK(message().find("jit.on is not available in a state with limits") != std::string::npos);
 }
 
 TEST_CASE("host limits: a call that an op ends has a message with its place") {
   LimitedHost host([](perigee_state_config& c) { c.time_limit_us = 2000; });
   CHECK(host.run("local x = require('perigee').ones(2000, 2000)\nlocal y = x:matmul(x):matmul(x)") ==
         PERIGEE_BUDGET_EXCEEDED);
-  CHECK(host.message().find("host.lua:") == 0);
-  CHECK(host.message().find("the limit of 2000 µs of one call is reached") != std::string::npos);
+  CHECK(message().find("host.lua:") == 0);
+  CHECK(message().find("the limit of 2000 µs of one call is reached") != std::string::npos);
 }
 
 TEST_CASE("host limits: a call that ends leaves no scope open") {

@@ -14,11 +14,6 @@ constexpr const char* kProduct =
     "(function() local B = nn.HybridBlock:extend('Product') "
     "function B:forward(x, w) return pg.linear(x, w) end return B() end)()";
 
-perigee_status run_into(const perigee::Model& model, const std::vector<perigee_tensor*>& in,
-                        const std::vector<perigee_tensor*>& out) {
-  return perigee_model_run_into(model.get(), in.data(), in.size(), out.data(), out.size());
-}
-
 }  // namespace
 
 TEST_CASE("host: a model sees the host's memory as it is at each run") {

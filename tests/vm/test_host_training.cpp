@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "vm/include/perigee.h"
+#include "tests/vm/host.h"
 
 namespace {
 
@@ -38,17 +38,10 @@ struct Files {
   std::string at(const char* name) const { return folder + "/" + name; }
 };
 
-struct Training {
-  perigee_runtime* runtime = nullptr;
-  perigee_state* state = nullptr;
+struct Training : BareHost {
   Training() {
-    REQUIRE(perigee_runtime_create(nullptr, &runtime) == PERIGEE_OK);
-    REQUIRE(perigee_state_open(runtime, nullptr, &state) == PERIGEE_OK);
-    REQUIRE(perigee_run(state, kScript, std::strlen(kScript), "train.lua") == PERIGEE_OK);
-  }
-  ~Training() {
-    perigee_state_close(state);
-    perigee_runtime_release(runtime);
+    open(0, PERIGEE_INIT(perigee_state_config));
+    REQUIRE(run(kScript) == PERIGEE_OK);
   }
   std::vector<perigee_tensor*> call(const char* path, int number, size_t results) {
     perigee_value argument = {}, out[2];
