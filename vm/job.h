@@ -78,6 +78,7 @@ class Job final : public Suspender, public std::enable_shared_from_this<Job> {
     lua_Hook hook_ = nullptr;
     int mask_ = 0, count_ = 0;
   };
+  friend void end_abandoned_jobs(lua_State* L, State& state);
   friend void close_jobs(lua_State* L, State& state);
   explicit Job(State& state);
   void unwind(lua_State* L);
@@ -92,6 +93,8 @@ class Job final : public Suspender, public std::enable_shared_from_this<Job> {
   void leave_stream();
   void close();
   void note_message(lua_State* L, int i);
+  static bool in_finalizer(lua_State* L);
+  static bool stops_loops(lua_State* L);  // whether jobs may stop plain Lua loops
   static void stop_loop(lua_State* L, lua_Debug*);
   static int note_failure(lua_State* L);
 
