@@ -112,4 +112,9 @@ function control.each(f)
   for _, way in ipairs(control.names) do f(way, ways[way]) end
 end
 
+--- control.test(name, f) makes a test for each way, which calls f(wrap, way).
+function control.test(name, f)
+  control.each(function(way, wrap) t.test(name .. ", " .. way, function() f(wrap, way) end) end)
+end
+
 return control

@@ -59,16 +59,16 @@ local modes = {
     pg.testing.roundtrip_all(true)
   end},
   {name = "device", doc = "on a device that works late, in memory that the host cannot read",
-   files = {"_autograd%.", "_control", "_extensions", "_fixtures_ops", "_norm%.", "_numbers%.", "_pointwise%.",
-            "_reduce%.", "_registry_hybrid"},
+   files = {"_autograd%.", "_control", "_extensions", "_fixtures_ops", "_function%.", "_norm%.", "_numbers%.",
+            "_pointwise%.", "_reduce%.", "_registry_hybrid", "_unreached"},
    env = {PERIGEE_TEST_DEVICE = "full", PERIGEE_VERIFY_PLANS = "1"},
    setup = function(pg)
      require("tests.support").device = "test_device"
      pg.testing.default_device("test_device")
    end},
   {name = "interpreted", doc = "tests run by the interpreter of traces",
-   files = {"_api_", "_autograd%.", "_control%.", "_control_bodies", "_extensions", "_indexing", "_interpret",
-            "_metric%.", "_nn%."},
+   files = {"_api_", "_autograd%.", "_control%.", "_control_bodies", "_extensions", "_function%.", "_indexing",
+            "_interpret", "_metric%.", "_nn%.", "_unreached"},
    setup = function(pg)
     require("tests.support").way = function(f) return function() return pg.testing.interpret(f) end end
   end},
@@ -82,10 +82,10 @@ local modes = {
 -- The modes on the CUDA device; `more` files besides those of cuda_host.
 local function on_cuda(mode, more)
   mode.files = {"test_attention_op", "test_autograd%.", "test_control%.", "test_conv%.", "test_ctc%.", "test_cuda_",
-                "test_distance%.", "test_fft%.", "test_fixtures_ops", "test_index%.", "test_indexing%.",
-                "test_linalg_factor", "test_nn%.", "test_norm%.", "test_numbers%.", "test_optim_ops",
-                "test_pointwise%.", "test_random%.", "test_reduce%.", "test_scatter%.", "test_shape%.", "test_sizes",
-                unpack(more)}
+                "test_distance%.", "test_fft%.", "test_fixtures_ops", "test_function%.", "test_hidden_ops",
+                "test_index%.", "test_indexing%.", "test_linalg_factor", "test_nn%.", "test_norm%.", "test_numbers%.",
+                "test_optim_ops", "test_pointwise%.", "test_random%.", "test_reduce%.", "test_scatter%.",
+                "test_shape%.", "test_sizes", "test_unreached", unpack(more)}
   mode.setup = function(pg)
     require("tests.support").device = "cuda"
     pg.testing.default_device("cuda")

@@ -270,3 +270,58 @@ t.test("a checkpoint in a scope that ends before backward", function()
   y:backward()
   t.equal(w.grad, {18, 36})
 end)
+
+t.test("checkpoint recomputes with the same numbers", function()
+  local w, v = T({2, 3}):attach_grad(), T({1, 4}):attach_grad()
+  local calls = 0
+  local function body(a)
+    calls = calls + 1
+    return (a * v * a):dropout(0.5) + a
+  end
+  local function run(f)
+    pg.manual_seed(7)
+    pg.record(function() return f(w):sum() end):backward()
+    return w.grad:clone(), v.grad:clone()
+  end
+  local gw, gv = run(body)
+  calls = 0
+  local hw, hv = run(function(x) return pg.checkpoint(body, x) end)
+  t.equal(hw, gw) t.equal(hv, gv)
+  t.equal(calls, 2)
+  local x = T({2, 3})
+  t.equal(pg.grad(function(u) return pg.grad(function(s) return pg.checkpoint(function(z) return (z * z * z):sum() end, s) end)(u):sum() end)(x), T({12, 18}))
+end)
+
+t.test("checkpoint of large tensors that no gradient needs", function()
+  local function twice(f) return function(x) return pg.checkpoint(function(y) return f(f(y)) end, x) end end
+  local bodies = {
+    exp = pg.exp, relu = pg.relu, flatten = pg.flatten,
+    sum = function(x) return x + 1 end,
+    nested = function(x) return pg.checkpoint(pg.sigmoid, x):t() end,
+    residual = function(x) return x + (x:tanh() * 2):matmul(x:t()) end,
+  }
+  pg.manual_seed(5)
+  local x = (pg.randn(40, 40) / 8):to("float64")
+  for name, f in pairs(bodies) do
+    local function run(g)
+      return pg.grad(function(u)
+        local y, du = pg.value_and_grad(function(v) return g(v * 1):square():sum() end)(u)
+        return y + (du * x):sum()
+      end)(x)
+    end
+    t.close(run(twice(f)), run(function(v) return f(f(v)) end), {rtol = 1e-12}, name)
+    local leaf = x:clone():attach_grad()
+    pg.record(function() return pg.checkpoint(f, leaf):sum() end):backward()
+    t.close(leaf.grad, pg.grad(function(v) return f(v):sum() end)(x), {rtol = 1e-12}, name)
+  end
+end)
+
+t.test("checkpoint writes state once", function()
+  local w, count = T({2}):attach_grad(), T({0})
+  local y = pg.record(function()
+    return pg.checkpoint(function(a) pg.pause(function() count:add_(1) end) return a * a end, w)
+  end)
+  y:backward()
+  t.equal(count, T({1}))
+  t.equal(w.grad, T({4}))
+end)

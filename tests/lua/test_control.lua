@@ -5,11 +5,7 @@ local pg = require "perigee"
 
 local function int(x) return pg.tensor(x, {dtype = "int64"}) end
 local function zeros_like(x) return pg.zeros(x.shape, {dtype = x.dtype}) end
-
--- f(wrap, way) as a test for each way.
-local function each(name, f)
-  control.each(function(way, wrap) t.test(name .. ", " .. way, function() f(wrap, way) end) end)
-end
+local each = control.test
 
 -- cond -------------------------------------------------------------------------------------------------------------------------
 

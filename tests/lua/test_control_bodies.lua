@@ -5,10 +5,7 @@ local pg = require "perigee"
 local nn = pg.nn
 
 local function int(x) return pg.tensor(x, {dtype = "int64"}) end
--- f(wrap, way) as a test for each way.
-local function each(name, f)
-  control.each(function(way, wrap) t.test(name .. ", " .. way, function() f(wrap, way) end) end)
-end
+local each = control.test
 
 -- Side effects and modes -------------------------------------------------------------------------------------------------------
 

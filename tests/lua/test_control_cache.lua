@@ -5,9 +5,7 @@ local control = require "tests.control"
 local pg = require "perigee"
 
 local function int(x) return pg.tensor(x, {dtype = "int64"}) end
-local function each(name, f)
-  control.each(function(way, wrap) t.test(name .. ", " .. way, function() f(wrap, way) end) end)
-end
+local each = control.test
 
 t.test("a body whose trace is cached is not entered", function()
   local enter, entered = control.counter()

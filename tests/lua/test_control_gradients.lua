@@ -5,9 +5,7 @@ local gradcheck = require "tests.gradcheck"
 local pg = require "perigee"
 
 local nan = 0 / 0
-local function each(name, f)
-  control.each(function(way, wrap) t.test(name .. ", " .. way, function() f(wrap, way) end) end)
-end
+local each = control.test
 local function poisoned(x)
   x = x:clone():attach_grad()
   x.grad:fill_(nan)
