@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "tensor/ops/all.h"
+#include "tensor/ops/like.h"
 #include "tensor/rule.h"
 
 namespace pg {
@@ -257,7 +258,13 @@ static void add_arithmetic(Registry& r) {
 }
 
 static void add_comparisons(Registry& r) {
-  static const OpDef kRows[] = {
+  const OpDef is_nan = {.name = "isnan",
+                        .doc = "True where x is NaN; never for integers.",
+                        .example = "return pg.tensor({1, 0 / 0}):isnan()",
+                        .inputs = {{"x"}},
+                        .result = Result::kBool,
+                        .traits = kPointwise | kNoGrad};
+  const OpDef rows[] = {
       comparison("eq",
                  "True where x equals y, with broadcasting. Lua's own == is identity: false for a tensor and a number.",
                  "return pg.tensor({1, 2}):eq(2)", kCommutative),
@@ -284,24 +291,11 @@ static void add_comparisons(Registry& r) {
        .inputs = {{"x"}},
        .result = Result::kBool,
        .traits = kPointwise | kNoGrad | kInvolution},
-      {.name = "isnan",
-       .doc = "True where x is NaN; never for integers.",
-       .example = "return pg.tensor({1, 0 / 0}):isnan()",
-       .inputs = {{"x"}},
-       .result = Result::kBool,
-       .traits = kPointwise | kNoGrad},
-      {.name = "isinf",
-       .doc = "True where x is an infinity; never for integers.",
-       .example = "return pg.tensor({1, math.huge}):isinf()",
-       .inputs = {{"x"}},
-       .result = Result::kBool,
-       .traits = kPointwise | kNoGrad},
-      {.name = "isfinite",
-       .doc = "True where x is neither NaN nor an infinity; always for integers.",
-       .example = "return pg.tensor({1, math.huge}):isfinite()",
-       .inputs = {{"x"}},
-       .result = Result::kBool,
-       .traits = kPointwise | kNoGrad},
+      is_nan,
+      like(is_nan, "isinf", "True where x is an infinity; never for integers.",
+           "return pg.tensor({1, math.huge}):isinf()"),
+      like(is_nan, "isfinite", "True where x is neither NaN nor an infinity; always for integers.",
+           "return pg.tensor({1, math.huge}):isfinite()"),
       bitwise("bitwise_and", "The bitwise and of integers or bools, with broadcasting.",
               "return pg.tensor({6}, {dtype = 'int32'}):bitwise_and(3)"),
       bitwise("bitwise_or", "The bitwise or of integers or bools, with broadcasting.",
@@ -315,7 +309,7 @@ static void add_comparisons(Registry& r) {
        .result = Result::kInteger,
        .traits = kPointwise | kNoGrad | kInvolution},
   };
-  r.add(kRows);
+  r.add(rows);
 }
 
 static void add_selection(Registry& r) {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "tensor/ops/all.h"
+#include "tensor/ops/like.h"
 #include "tensor/ops/reduce_rules.h"
 #include "tensor/rule.h"
 
@@ -195,10 +196,8 @@ std::vector<Var> decompose_cov(Rule& c) {
           Var(left > 0 ? left : 0.0)};
 }
 
-}  // namespace
-
-void add_reduce_ops(Registry& r) {
-  static const OpDef kRows[] = {
+std::vector<OpDef> sum_rows() {
+  return {
       {.name = "sum",
        .doc = "The sum over dims; 0 for no elements. bool and integers give int64. Floats are added in blocks in a "
               "fixed order, so the result does not depend on the number of threads.",
@@ -242,76 +241,90 @@ void add_reduce_ops(Registry& r) {
        .vjp_uses = "x",
        .expand = expand_dtype,
        .traits = kReduction | kTotal | kRowwise},
-      {.name = "amax",
-       .doc = "The largest element over dims; NaN when there is one. Equal elements share the gradient.",
-       .example = "return pg.tensor({{1, 5}, {3, 4}}):amax(2)",
+      {.name = "logsumexp",
+       .doc = "log(sum(exp(x))) over dims without overflow.",
+       .example = "return pg.tensor({1000, 1000}):logsumexp(1)",
        .inputs = {{"x"}},
        .attrs = {kReducedDims, kKeepDim},
-       .infer = infer_extreme,
-       .vjp = {vjp_shared_extreme},
+       .infer = infer_float_reduction,
+       .vjp = {vjp_logsumexp},
        .vjp_uses = "x out",
-       .traits = kReduction | kTotal | kRowwise},
-      {.name = "amin",
-       .doc = "The smallest element over dims; NaN when there is one. Equal elements share the gradient.",
-       .example = "return pg.tensor({{1, 5}, {3, 4}}):amin(2)",
+       .decompose = decompose_logsumexp,
+       .traits = kReduction},
+      {.name = "sum_to",
+       .doc = "Sums x down to a shape that broadcasts to its own, the reverse of expand.",
+       .example = "return pg.ones(3, 2):sum_to{1, 2}",
        .inputs = {{"x"}},
-       .attrs = {kReducedDims, kKeepDim},
-       .infer = infer_extreme,
-       .vjp = {vjp_shared_extreme},
-       .vjp_uses = "x out",
-       .traits = kReduction | kTotal | kRowwise},
-      {.name = "max",
-       .doc = "The largest element as a 0-dim tensor or, with dim, the largest elements along it and their indices. "
-              "The first of equal elements counts, NaN is larger than any number.",
-       .example = "local values, indices = pg.tensor({{1, 5}, {3, 4}}):max(2)\nreturn indices",
-       .inputs = {{"x"}},
-       .attrs = {kReducedDim, kKeepDim, kPositionBase},
-       .outputs = {"values", "indices"},
-       .infer = infer_extreme_pair,
-       .vjp = {vjp_extreme_pair},
-       .vjp_uses = "x values indices",
+       .attrs = {{"shape", AttrKind::kInts, {}, "the shape of the result"}},
+       .infer = infer_sum_to,
+       .vjp = {[](Vjp& c) {
+         return call<"expand">(c.dy(), {{"shape", ints(c.in(0).shape())}});
+       }},
+       .vjp_uses = "",
+       .decompose = decompose_sum_to,
        .traits = kReduction | kTotal},
-      {.name = "min",
-       .doc = "The smallest element as a 0-dim tensor or, with dim, the smallest elements along it and their indices. "
-              "The first of equal elements counts, NaN is smaller than any number.",
-       .example = "local values, indices = pg.tensor({{1, 5}, {3, 4}}):min(2)\nreturn indices",
-       .inputs = {{"x"}},
-       .attrs = {kReducedDim, kKeepDim, kPositionBase},
-       .outputs = {"values", "indices"},
-       .infer = infer_extreme_pair,
-       .vjp = {vjp_extreme_pair},
-       .vjp_uses = "x values indices",
-       .traits = kReduction | kTotal},
-      {.name = "argmax",
-       .doc =
-           "The index of the first largest element along dim, of the flattened tensor without dim; int64, from 1 on.",
-       .example = "return pg.tensor({{1, 5}, {3, 4}}):argmax(2)",
-       .inputs = {{"x"}},
-       .attrs = {kReducedDim, kKeepDim, kPositionBase},
-       .infer = infer_extreme_index,
-       .traits = kReduction | kNoGrad | kTotal | kRowwise},
-      {.name = "argmin",
-       .doc =
+  };
+}
+
+std::vector<OpDef> extreme_rows() {
+  const OpDef extreme = {
+      .name = "amax",
+      .doc = "The largest element over dims; NaN when there is one. Equal elements share the gradient.",
+      .example = "return pg.tensor({{1, 5}, {3, 4}}):amax(2)",
+      .inputs = {{"x"}},
+      .attrs = {kReducedDims, kKeepDim},
+      .infer = infer_extreme,
+      .vjp = {vjp_shared_extreme},
+      .vjp_uses = "x out",
+      .traits = kReduction | kTotal | kRowwise};
+  const OpDef pair = {
+      .name = "max",
+      .doc =
+          "The largest element as a 0-dim tensor or, with dim, the largest elements along it and their indices. "
+          "The first of equal elements counts, NaN is larger than any number.",
+      .example = "local values, indices = pg.tensor({{1, 5}, {3, 4}}):max(2)\nreturn indices",
+      .inputs = {{"x"}},
+      .attrs = {kReducedDim, kKeepDim, kPositionBase},
+      .outputs = {"values", "indices"},
+      .infer = infer_extreme_pair,
+      .vjp = {vjp_extreme_pair},
+      .vjp_uses = "x values indices",
+      .traits = kReduction | kTotal};
+  const OpDef position = {
+      .name = "argmax",
+      .doc = "The index of the first largest element along dim, of the flattened tensor without dim; int64, from 1 on.",
+      .example = "return pg.tensor({{1, 5}, {3, 4}}):argmax(2)",
+      .inputs = {{"x"}},
+      .attrs = {kReducedDim, kKeepDim, kPositionBase},
+      .infer = infer_extreme_index,
+      .traits = kReduction | kNoGrad | kTotal | kRowwise};
+  return {
+      extreme,
+      like(extreme, "amin", "The smallest element over dims; NaN when there is one. Equal elements share the gradient.",
+           "return pg.tensor({{1, 5}, {3, 4}}):amin(2)"),
+      pair,
+      like(pair, "min",
+           "The smallest element as a 0-dim tensor or, with dim, the smallest elements along it and their indices. "
+           "The first of equal elements counts, NaN is smaller than any number.",
+           "local values, indices = pg.tensor({{1, 5}, {3, 4}}):min(2)\nreturn indices"),
+      position,
+      like(position, "argmin",
            "The index of the first smallest element along dim, of the flattened tensor without dim; int64, from 1 on.",
-       .example = "return pg.tensor({{1, 5}, {3, 4}}):argmin(2)",
-       .inputs = {{"x"}},
-       .attrs = {kReducedDim, kKeepDim, kPositionBase},
-       .infer = infer_extreme_index,
-       .traits = kReduction | kNoGrad | kTotal | kRowwise},
-      {.name = "any",
-       .doc = "Whether any element over dims is not 0; false of nothing.",
-       .example = "return pg.tensor({0, 2}):any()",
-       .inputs = {{"x"}},
-       .attrs = {kReducedDims, kKeepDim},
-       .infer = infer_bool,
-       .traits = kReduction | kNoGrad | kTotal | kRowwise},
-      {.name = "all",
-       .doc = "Whether all elements over dims are not 0; true of nothing.",
-       .example = "return pg.tensor({0, 2}):all()",
-       .inputs = {{"x"}},
-       .attrs = {kReducedDims, kKeepDim},
-       .infer = infer_bool,
-       .traits = kReduction | kNoGrad | kTotal | kRowwise},
+           "return pg.tensor({{1, 5}, {3, 4}}):argmin(2)"),
+  };
+}
+
+std::vector<OpDef> test_rows() {
+  const OpDef test = {.name = "any",
+                      .doc = "Whether any element over dims is not 0; false of nothing.",
+                      .example = "return pg.tensor({0, 2}):any()",
+                      .inputs = {{"x"}},
+                      .attrs = {kReducedDims, kKeepDim},
+                      .infer = infer_bool,
+                      .traits = kReduction | kNoGrad | kTotal | kRowwise};
+  return {
+      test,
+      like(test, "all", "Whether all elements over dims are not 0; true of nothing.", "return pg.tensor({0, 2}):all()"),
       {.name = "count_nonzero",
        .doc = "The number of elements over dims that are not 0, int64.",
        .example = "return pg.tensor({0, 2, 3}):count_nonzero()",
@@ -319,6 +332,11 @@ void add_reduce_ops(Registry& r) {
        .attrs = {kReducedDims, {"keepdim", AttrKind::kBool, false, "keep reduced dims with size 1"}},
        .infer = infer_count,
        .traits = kReduction | kNoGrad | kTotal | kRowwise},
+  };
+}
+
+std::vector<OpDef> deviation_rows() {
+  return {
       {.name = "var",
        .doc = "The variance over dims: squared deviations from the mean over n - correction.",
        .example = "return pg.tensor({1, 2, 4}):var()",
@@ -357,28 +375,6 @@ void add_reduce_ops(Registry& r) {
        .vjp_uses = "x out",
        .decompose = decompose_norm,
        .traits = kWidens | kReduction},
-      {.name = "logsumexp",
-       .doc = "log(sum(exp(x))) over dims without overflow.",
-       .example = "return pg.tensor({1000, 1000}):logsumexp(1)",
-       .inputs = {{"x"}},
-       .attrs = {kReducedDims, kKeepDim},
-       .infer = infer_float_reduction,
-       .vjp = {vjp_logsumexp},
-       .vjp_uses = "x out",
-       .decompose = decompose_logsumexp,
-       .traits = kReduction},
-      {.name = "sum_to",
-       .doc = "Sums x down to a shape that broadcasts to its own, the reverse of expand.",
-       .example = "return pg.ones(3, 2):sum_to{1, 2}",
-       .inputs = {{"x"}},
-       .attrs = {{"shape", AttrKind::kInts, {}, "the shape of the result"}},
-       .infer = infer_sum_to,
-       .vjp = {[](Vjp& c) {
-         return call<"expand">(c.dy(), {{"shape", ints(c.in(0).shape())}});
-       }},
-       .vjp_uses = "",
-       .decompose = decompose_sum_to,
-       .traits = kReduction | kTotal},
       {.name = "cov",
        .doc = "The covariance matrix of variables in rows and observations in columns; 1-D input is one variable. One "
               "variable gives its variance, a 0-dim tensor.",
@@ -389,7 +385,15 @@ void add_reduce_ops(Registry& r) {
        .decompose = decompose_cov,
        .traits = kWidens},
   };
-  r.add(kRows);
+}
+
+}  // namespace
+
+void add_reduce_ops(Registry& r) {
+  r.add(sum_rows());
+  r.add(extreme_rows());
+  r.add(test_rows());
+  r.add(deviation_rows());
   add_scan_ops(r);
   add_softmax_ops(r);
   add_statistics_ops(r);

@@ -1,6 +1,7 @@
 // Running reductions along one dim.
 #include <limits>
 
+#include "tensor/ops/like.h"
 #include "tensor/ops/reduce_rules.h"
 
 namespace pg {
@@ -71,7 +72,18 @@ std::vector<Var> decompose_logcumsumexp(Rule& c) {
 }  // namespace
 
 void add_scan_ops(Registry& r) {
-  static const OpDef kRows[] = {
+  const OpDef extreme = {
+      .name = "cummax",
+      .doc =
+          "The largest element so far along dim and its index, the last of equal ones; NaN is larger than any number.",
+      .example = "local values, indices = pg.tensor({1, 3, 2}):cummax(1)\nreturn indices",
+      .inputs = {{"x"}},
+      .attrs = {kAlong, kPositionBase},
+      .outputs = {"values", "indices"},
+      .infer = infer_running_extreme,
+      .vjp = {vjp_running_extreme},
+      .vjp_uses = "indices"};
+  const OpDef rows[] = {
       {.name = "cumsum",
        .doc = "Running sums along dim. bool and integers give int64.",
        .example = "return pg.tensor({1, 2, 3}):cumsum(1)",
@@ -94,26 +106,11 @@ void add_scan_ops(Registry& r) {
        .vjp = {vjp_cumprod},
        .vjp_uses = "x out",
        .expand = expand_dtype},
-      {.name = "cummax",
-       .doc =
-           "The largest element so far along dim and its index, the last of equal ones; NaN is larger than any number.",
-       .example = "local values, indices = pg.tensor({1, 3, 2}):cummax(1)\nreturn indices",
-       .inputs = {{"x"}},
-       .attrs = {kAlong, kPositionBase},
-       .outputs = {"values", "indices"},
-       .infer = infer_running_extreme,
-       .vjp = {vjp_running_extreme},
-       .vjp_uses = "indices"},
-      {.name = "cummin",
-       .doc = "The smallest element so far along dim and its index, the last of equal ones; NaN is smaller than any "
-              "number.",
-       .example = "local values, indices = pg.tensor({3, 1, 2}):cummin(1)\nreturn indices",
-       .inputs = {{"x"}},
-       .attrs = {kAlong, kPositionBase},
-       .outputs = {"values", "indices"},
-       .infer = infer_running_extreme,
-       .vjp = {vjp_running_extreme},
-       .vjp_uses = "indices"},
+      extreme,
+      like(extreme, "cummin",
+           "The smallest element so far along dim and its index, the last of equal ones; NaN is smaller than any "
+           "number.",
+           "local values, indices = pg.tensor({3, 1, 2}):cummin(1)\nreturn indices"),
       {.name = "logcumsumexp",
        .doc = "The logarithm of the running sums of exp(x) along dim, without overflow.",
        .example = "return pg.tensor({1000, 1000}):logcumsumexp(1)",
@@ -132,7 +129,7 @@ void add_scan_ops(Registry& r) {
        .vjp_uses = "a out",
        .traits = kHidden},
   };
-  r.add(kRows);
+  r.add(rows);
 }
 
 }  // namespace pg

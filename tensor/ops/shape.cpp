@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tensor/ops/all.h"
+#include "tensor/ops/like.h"
 #include "tensor/rule.h"
 
 namespace pg {
@@ -211,75 +212,70 @@ Var grad_same(Vjp& c) { return c.dy(); }  // backward sums broadcast dims
 
 const AttrDef kShape = {"shape", AttrKind::kInts, {}, "sizes of the result"};
 
+// A view of x. The gradient of other inputs is absent.
+OpDef viewing(OpDef row, ViewFn view, GradFn grad, Traits kind) {
+  row.view = view;
+  row.vjp.assign(row.inputs.size(), nullptr);
+  row.vjp[0] = grad;
+  row.vjp_uses = "";
+  row.traits |= kView | kind;
+  return row;
+}
+OpDef reshaping(OpDef row) { return viewing(std::move(row), view_reshape, grad_reshape, kReshape); }
+OpDef expanding(OpDef row) { return viewing(std::move(row), view_expand, grad_same, kExpand); }
+template <OrderFn order_of>
+OpDef reordering(OpDef row) {
+  if (!row.infer) row.infer = infer_order<order_of>;
+  return viewing(std::move(row), view_order<order_of>, grad_order<order_of>, kPermute);
+}
+
 std::vector<OpDef> reshape_rows() {
   return {
-      {.name = "reshape",
-       .doc = "The elements of x in the same order under another shape. In `shape` 0 copies the dim of x at that place "
-              "and one -1 is computed from the other sizes. A view where the strides of x allow it. Shares no writes "
-              "with x.",
-       .example = "return pg.range(1, 6):reshape{2, -1}",
-       .aliases = {"view"},
-       .inputs = {{"x"}},
-       .attrs = {kShape},
-       .infer = [](Infer& c) { c.output(c.dtype(0), reshaped(c)); },
-       .view = view_reshape,
-       .vjp = {grad_reshape},
-       .vjp_uses = "",
-       .traits = kView | kReshape},
-      {.name = "reshape_to",
-       .doc = "reshape with every size taken literally.",
-       .inputs = {{"x"}},
-       .attrs = {kShape},
-       .infer = infer_literal_shape,
-       .view = view_reshape,
-       .vjp = {grad_reshape},
-       .vjp_uses = "",
-       .traits = kView | kHidden | kReshape},
-      {.name = "reshape_as",
-       .doc = "x under the shape of `other`, which has as many elements.",
-       .example = "return pg.range(1, 6):reshape_as(pg.zeros(3, 2))",
-       .aliases = {"view_as"},
-       .inputs = {{"x"}, {"other"}},
-       .infer =
-           [](Infer& c) {
-             if (numel(c.shape(0)) != numel(c.shape(1))) c.bad_input(1, "as many elements as " + to_string(c.shape(0)));
-             c.output(c.dtype(0), c.shape(1));
-           },
-       .view = view_reshape,
-       .vjp = {grad_reshape, nullptr},
-       .vjp_uses = "",
-       .traits = kView | kReshape},
-      {.name = "flatten",
-       .doc = "Joins the dims from start_dim to end_dim into one. A 0-dim tensor gives one dim of size 1.",
-       .example = "return pg.zeros(2, 3, 4):flatten(2)",
-       .inputs = {{"x"}},
-       .attrs = {{"start_dim", AttrKind::kDim, int64_t(1), "first dim to join"},
-                 {"end_dim", AttrKind::kDim, int64_t(-1), "last dim to join"}},
-       .infer = infer_flatten,
-       .view = view_reshape,
-       .vjp = {grad_reshape},
-       .vjp_uses = "",
-       .traits = kView | kReshape},
-      {.name = "squeeze",
-       .doc = "x without its dims of size 1, or without those among `dim` that have size 1.",
-       .example = "return pg.zeros(1, 3, 1):squeeze(1)",
-       .inputs = {{"x"}},
-       .attrs = {{"dim", AttrKind::kDims, {}, "dims to drop where their size is 1; all by default", true}},
-       .infer = infer_squeeze,
-       .view = view_reshape,
-       .vjp = {grad_reshape},
-       .vjp_uses = "",
-       .traits = kView | kReshape},
-      {.name = "unsqueeze",
-       .doc = "x with a new dim of size 1 that becomes dim `dim` of the result.",
-       .example = "return pg.range(1, 3):unsqueeze(1)",
-       .inputs = {{"x"}},
-       .attrs = {{"dim", AttrKind::kDim, {}, "position of the new dim in the result"}},
-       .infer = infer_unsqueeze,
-       .view = view_reshape,
-       .vjp = {grad_reshape},
-       .vjp_uses = "",
-       .traits = kView | kReshape},
+      reshaping({.name = "reshape",
+                 .doc = "The elements of x in the same order under another shape. In `shape` 0 copies the dim of x at "
+                        "that place and one -1 is computed from the other sizes. A view where the strides of x allow "
+                        "it. Shares no writes with x.",
+                 .example = "return pg.range(1, 6):reshape{2, -1}",
+                 .aliases = {"view"},
+                 .inputs = {{"x"}},
+                 .attrs = {kShape},
+                 .infer = [](Infer& c) { c.output(c.dtype(0), reshaped(c)); }}),
+      reshaping({.name = "reshape_to",
+                 .doc = "reshape with every size taken literally.",
+                 .inputs = {{"x"}},
+                 .attrs = {kShape},
+                 .infer = infer_literal_shape,
+                 .traits = kHidden}),
+      reshaping({.name = "reshape_as",
+                 .doc = "x under the shape of `other`, which has as many elements.",
+                 .example = "return pg.range(1, 6):reshape_as(pg.zeros(3, 2))",
+                 .aliases = {"view_as"},
+                 .inputs = {{"x"}, {"other"}},
+                 .infer =
+                     [](Infer& c) {
+                       if (numel(c.shape(0)) != numel(c.shape(1)))
+                         c.bad_input(1, "as many elements as " + to_string(c.shape(0)));
+                       c.output(c.dtype(0), c.shape(1));
+                     }}),
+      reshaping({.name = "flatten",
+                 .doc = "Joins the dims from start_dim to end_dim into one. A 0-dim tensor gives one dim of size 1.",
+                 .example = "return pg.zeros(2, 3, 4):flatten(2)",
+                 .inputs = {{"x"}},
+                 .attrs = {{"start_dim", AttrKind::kDim, int64_t(1), "first dim to join"},
+                           {"end_dim", AttrKind::kDim, int64_t(-1), "last dim to join"}},
+                 .infer = infer_flatten}),
+      reshaping({.name = "squeeze",
+                 .doc = "x without its dims of size 1, or without those among `dim` that have size 1.",
+                 .example = "return pg.zeros(1, 3, 1):squeeze(1)",
+                 .inputs = {{"x"}},
+                 .attrs = {{"dim", AttrKind::kDims, {}, "dims to drop where their size is 1; all by default", true}},
+                 .infer = infer_squeeze}),
+      reshaping({.name = "unsqueeze",
+                 .doc = "x with a new dim of size 1 that becomes dim `dim` of the result.",
+                 .example = "return pg.range(1, 3):unsqueeze(1)",
+                 .inputs = {{"x"}},
+                 .attrs = {{"dim", AttrKind::kDim, {}, "position of the new dim in the result"}},
+                 .infer = infer_unsqueeze}),
       {.name = "contiguous",
        .doc = "x itself when it is contiguous (row-major, without gaps), else a contiguous copy.",
        .example = "return pg.range(1, 6):reshape{2, 3}:t():contiguous()",
@@ -304,97 +300,59 @@ std::vector<OpDef> reshape_rows() {
 }
 
 std::vector<OpDef> order_rows() {
-  const AttrDef source = {"source", AttrKind::kDims, {}, "dims of x to move"};
-  const AttrDef destination = {"destination", AttrKind::kDims, {}, "where they go in the result"};
-  return {
-      {.name = "transpose",
-       .doc = "x with two dims exchanged. A view.",
-       .example = "return pg.zeros(2, 3, 4):transpose(1, 3)",
-       .aliases = {"swapaxes", "swapdims"},
-       .inputs = {{"x"}},
-       .attrs = {{"dim0", AttrKind::kDim, {}, "one dim"}, {"dim1", AttrKind::kDim, {}, "the other"}},
-       .infer = infer_order<order_of_transpose>,
-       .view = view_order<order_of_transpose>,
-       .vjp = {grad_order<order_of_transpose>},
-       .vjp_uses = "",
-       .traits = kView | kPermute},
-      {.name = "t",
-       .doc = "The transpose of a matrix; tensors of 0 or 1 dims come back as they are. A view.",
-       .example = "return pg.tensor({{1, 2}, {3, 4}}):t()",
-       .inputs = {{"x"}},
-       .infer =
-           [](Infer& c) {
-             if (c.rank(0) > 2) c.bad_input(0, "at most 2 dims (transpose and permute take more)");
-             infer_order<order_of_t>(c);
-           },
-       .view = view_order<order_of_t>,
-       .vjp = {grad_order<order_of_t>},
-       .vjp_uses = "",
-       .traits = kView | kPermute},
-      {.name = "permute",
-       .doc = "x with its dims in the given order: dim i of the result is dim dims[i] of x. A view.",
-       .example = "return pg.zeros(2, 3, 4):permute{3, 1, 2}",
-       .inputs = {{"x"}},
-       .attrs = {{"dims", AttrKind::kDims, {}, "every dim once"}},
-       .infer = infer_order<order_of_permute>,
-       .view = view_order<order_of_permute>,
-       .vjp = {grad_order<order_of_permute>},
-       .vjp_uses = "",
-       .traits = kView | kPermute},
+  const OpDef moveaxis = reordering<order_of_move>(
       {.name = "moveaxis",
        .doc = "x with the dims `source` moved to the positions `destination`; the others keep their order. A view.",
        .example = "return pg.zeros(2, 3, 4):moveaxis(1, 3)",
        .inputs = {{"x"}},
-       .attrs = {source, destination},
-       .infer = infer_order<order_of_move>,
-       .view = view_order<order_of_move>,
-       .vjp = {grad_order<order_of_move>},
-       .vjp_uses = "",
-       .traits = kView | kPermute},
-      {.name = "movedim",
-       .doc = "Another name of moveaxis.",
-       .example = "return pg.zeros(2, 3, 4):movedim(1, 3)",
-       .inputs = {{"x"}},
-       .attrs = {source, destination},
-       .infer = infer_order<order_of_move>,
-       .view = view_order<order_of_move>,
-       .vjp = {grad_order<order_of_move>},
-       .vjp_uses = "",
-       .traits = kView | kPermute},
+       .attrs = {{"source", AttrKind::kDims, {}, "dims of x to move"},
+                 {"destination", AttrKind::kDims, {}, "where they go in the result"}}});
+  return {
+      reordering<order_of_transpose>(
+          {.name = "transpose",
+           .doc = "x with two dims exchanged. A view.",
+           .example = "return pg.zeros(2, 3, 4):transpose(1, 3)",
+           .aliases = {"swapaxes", "swapdims"},
+           .inputs = {{"x"}},
+           .attrs = {{"dim0", AttrKind::kDim, {}, "one dim"}, {"dim1", AttrKind::kDim, {}, "the other"}}}),
+      reordering<order_of_t>({.name = "t",
+                              .doc = "The transpose of a matrix; tensors of 0 or 1 dims come back as they are. A view.",
+                              .example = "return pg.tensor({{1, 2}, {3, 4}}):t()",
+                              .inputs = {{"x"}},
+                              .infer =
+                                  [](Infer& c) {
+                                    if (c.rank(0) > 2)
+                                      c.bad_input(0, "at most 2 dims (transpose and permute take more)");
+                                    infer_order<order_of_t>(c);
+                                  }}),
+      reordering<order_of_permute>(
+          {.name = "permute",
+           .doc = "x with its dims in the given order: dim i of the result is dim dims[i] of x. A view.",
+           .example = "return pg.zeros(2, 3, 4):permute{3, 1, 2}",
+           .inputs = {{"x"}},
+           .attrs = {{"dims", AttrKind::kDims, {}, "every dim once"}}}),
+      moveaxis,
+      like(moveaxis, "movedim", "Another name of moveaxis.", "return pg.zeros(2, 3, 4):movedim(1, 3)"),
   };
 }
 
 std::vector<OpDef> expand_rows() {
+  const OpDef expand =
+      expanding({.name = "expand",
+                 .doc = "x with dims of size 1 repeated, and new leading dims, up to `shape`; -1 keeps a dim. A view.",
+                 .example = "return pg.tensor({{1}, {2}}):expand{2, 3}",
+                 .inputs = {{"x"}},
+                 .attrs = {kShape},
+                 .infer = infer_expand});
   return {
-      {.name = "expand",
-       .doc = "x with dims of size 1 repeated, and new leading dims, up to `shape`; -1 keeps a dim. A view.",
-       .example = "return pg.tensor({{1}, {2}}):expand{2, 3}",
-       .inputs = {{"x"}},
-       .attrs = {kShape},
-       .infer = infer_expand,
-       .view = view_expand,
-       .vjp = {grad_same},
-       .vjp_uses = "",
-       .traits = kView | kExpand},
-      {.name = "broadcast_to",
-       .doc = "x broadcast to `shape`; -1 keeps a dim. A view.",
-       .example = "return pg.tensor({1, 2}):broadcast_to{3, 2}",
-       .inputs = {{"x"}},
-       .attrs = {kShape},
-       .infer = infer_expand,
-       .view = view_expand,
-       .vjp = {grad_same},
-       .vjp_uses = "",
-       .traits = kView | kExpand},
-      {.name = "expand_as",
-       .doc = "x expanded to the shape of `other`. A view.",
-       .example = "return pg.tensor({1, 2}):expand_as(pg.zeros(3, 2))",
-       .inputs = {{"x"}, {"other"}},
-       .infer = infer_expand_as,
-       .view = view_expand,
-       .vjp = {grad_same, nullptr},
-       .vjp_uses = "",
-       .traits = kView | kExpand},
+      expand,
+      like(expand, "broadcast_to", "x broadcast to `shape`; -1 keeps a dim. A view.",
+           "return pg.tensor({1, 2}):broadcast_to{3, 2}"),
+      expanding({.name = "expand_as",
+                 .doc = "x expanded to the shape of `other`. A view.",
+                 .example = "return pg.tensor({1, 2}):expand_as(pg.zeros(3, 2))",
+                 .inputs = {{"x"}, {"other"}},
+                 .infer = infer_expand_as}),
   };
 }
 
