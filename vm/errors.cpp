@@ -65,11 +65,6 @@ int describe_value(lua_State* L, State& state) {
   return 1;
 }
 
-int position(lua_State* L, State&) {
-  lua_pushstring(L, script_position(L).c_str());
-  return 1;
-}
-
 // finally(undo, f, …) → what f returns. undo() runs even if f raises. undo must not allocate, since memory may be
 // exhausted, and must tolerate to run twice, since an interrupt may stop it before its end.
 int run_finally(lua_State* L, State& state) {
@@ -94,8 +89,7 @@ void open_errors(lua_State* L, State& state) {
                       {"finally", entry<run_finally>},
                       {"arg_error", entry<raise_argument>},
                       {"check_options", entry<check_known>},
-                      {"describe", entry<describe_value>},
-                      {"script_position", entry<position>}});
+                      {"describe", entry<describe_value>}});
 }
 
 }  // namespace pg::vm
