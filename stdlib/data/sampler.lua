@@ -89,10 +89,10 @@ local IntervalSampler = listed("IntervalSampler")
 
 function IntervalSampler:init(length, interval, opts)
   self._length = args.count("IntervalSampler", "length", length)
-  self._interval = args.count("IntervalSampler", "interval", interval, 1)
-  self._rounds = args.options("IntervalSampler", opts, {rollover = true}).rollover and interval or 1
+  args.count("IntervalSampler", "interval", interval, 1)
+  local rounds = args.options("IntervalSampler", opts, {rollover = true}).rollover and interval or 1
   self._positions = {}
-  for start = 1, math.min(self._rounds, length) do
+  for start = 1, math.min(rounds, length) do
     for i = start, length, interval do self._positions[#self._positions + 1] = i end
   end
 end

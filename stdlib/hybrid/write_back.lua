@@ -22,7 +22,6 @@ function template.new(options)
   options.tables, options.table_of = {}, {}      -- tables made inside the trace
   options.moved = {}                             -- tables from before the trace, as values
   options.assignments, options.deliveries, options.result_list = {}, {}, {}
-  options.argument_of = {}
   return setmetatable(options, Template)
 end
 
