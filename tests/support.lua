@@ -91,6 +91,17 @@ function t.run(args, input)
   return t.shell("cd '" .. t.root .. "' && " .. environment .. "'" .. t.program .. "' " .. args, input)
 end
 
+-- The folder of the program, with the hosts that the build makes.
+function t.build_folder() return t.program:match("^(.*)/[^/]*$") or "." end
+
+-- Returns what a command of the shell writes, and then "code N".
+function t.output_of(command)
+  local pipe = assert(io.popen(command .. " 2>&1; echo code $?"))
+  local text = pipe:read("*a")
+  pipe:close()
+  return text
+end
+
 -- Runs the script once per name of a pass, in a process that disables the pass and verifies the output of the others.
 -- The default is: all passes enabled (""), each disabled, and all disabled ("all").
 function t.without_passes(script, names)

@@ -8,8 +8,6 @@
 
 namespace pg::test {
 
-inline const Type kIndexType{DType::kInt64, {}, {}};
-
 // A body with an index, followed by inputs of these types.
 struct BodySketch : GraphSketch {
   std::vector<Operand> in;

@@ -1,10 +1,25 @@
 // Malformed model files.
 #include <random>
+#include <span>
 
 #include "graph/exec/frozen.h"
 #include "tests/graph/sample_models.h"
 
 namespace pg::test {
+namespace {
+
+// A text that is not allowed in place of another, and the reason.
+struct Change {
+  const char *from, *to, *error;
+};
+void check_refused(const std::string& json, const NamedTensors& tensors, std::span<const Change> changes) {
+  for (const Change& c : changes) {
+    const std::string text = refused(replaced(json, c.from, c.to), tensors);
+    CHECK_MESSAGE(contains(text, c.error), c.to, ": ", text);
+  }
+}
+
+}  // namespace
 
 TEST_CASE("malformed branches and loops are refused with the reason") {
   const Sample s = control_flow_sample();
@@ -12,10 +27,7 @@ TEST_CASE("malformed branches and loops are refused with the reason") {
              *streams = R"("streams":[0,1,0,0,0])",
              *condition = R"("body":1,"condition":2,"carries":1,"conditional":true,"limit":4)",
              *branches = R"("then_body":3,"else_body":4)";
-  struct Case {
-    const char *from, *to, *error;
-  };
-  const Case cases[] = {
+  const Change changes[] = {
       {R"("version":4,"producer")", R"("version":3,"producer")", "the op in a file of format version 3"},
       {R"("op":"loop","version":1)", R"("kind":"loop")", "unknown kind of node 'loop'"},
       {R"("op":"loop")", R"("op":"cond")", "unknown attribute 'body'"},
@@ -77,22 +89,15 @@ TEST_CASE("malformed branches and loops are refused with the reason") {
        "stacked output 1 does not have 2 rows"},
       {R"("tensor":"constant/1")", R"("tensor":"weight")", "the constant 'weight' is float32 3x3"},
   };
-  for (const Case& c : cases) {
-    const std::string text = refused(replaced(s.json, c.from, c.to), s.tensors);
-    CHECK_MESSAGE(contains(text, c.error), c.to, ": ", text);
-  }
+  check_refused(s.json, s.tensors, changes);
 }
 
 TEST_CASE("malformed branches and loops of format version 2 are refused with the reason") {
   const Sample s = control_flow_sample();
-  const std::string json = old_control_flow();
   const char *loop = R"("loop":{"slices":1,"carries":1,"reverse":true,"limit":2,"checkpoint":5})",
              *streams = R"("streams":[[0,1]])",
              *condition = R"("bodies":[1,2],"loop":{"slices":0,"carries":1,"conditional":true,"limit":4})";
-  struct Case {
-    const char *from, *to, *error;
-  };
-  const Case cases[] = {
+  const Change changes[] = {
       {R"("version":2,"producer")", R"("version":1,"producer")", "a node of kind 'loop' in a file of format version 1"},
       {R"("kind":"loop")", R"("kind":"fused")", "unknown kind of node 'fused'"},
       {R"("kind":"loop")", R"("kind":"cond")", "loops, and only loops, have a field 'loop'"},
@@ -140,18 +145,12 @@ TEST_CASE("malformed branches and loops of format version 2 are refused with the
        "stacked output 1 does not have 0 rows"},
       {R"("in":[0,1,2])", R"("in":[0,1,null])", "takes arrays only"},
   };
-  for (const Case& c : cases) {
-    const std::string text = refused(replaced(json, c.from, c.to), s.tensors);
-    CHECK_MESSAGE(contains(text, c.error), c.to, ": ", text);
-  }
+  check_refused(old_control_flow(), s.tensors, changes);
 }
 
 TEST_CASE("malformed models are refused with the reason") {
   const Sample s;
-  struct Case {
-    const char *from, *to, *error;
-  };
-  const Case cases[] = {
+  const Change changes[] = {
       {R"("version":1,"producer")", R"("version":5,"more":1,"producer")",
        "format version 5; this program reads up to 4"},
       {R"("version":1,"producer")", R"("version":-1,"producer")", "expected a whole number from 1"},
@@ -217,10 +216,7 @@ TEST_CASE("malformed models are refused with the reason") {
       {R"("generators":[{"default":true}])", R"("generators":[])", "generators and their ticks differ"},
       {R"("generators":[{"default":true}]})", R"("generators":[{"default":true}]}})", "expected end of input"},
   };
-  for (const Case& c : cases) {
-    const std::string text = refused(replaced(s.json, c.from, c.to), s.tensors);
-    CHECK_MESSAGE(contains(text, c.error), c.to, ": ", text);
-  }
+  check_refused(s.json, s.tensors, changes);
   NamedTensors more = s.tensors;
   more.tensors.emplace_back("extra", range({1}));
   CHECK(contains(refused(s.json, more), "has the tensor 'extra', which m.json does not have"));

@@ -5,13 +5,7 @@ local t = require "tests.support"
 t.skip_in("hybrid", "hosts have states of their own")
 t.skip_in("gcstress", "hosts have states of their own")
 
-local folder = t.program:match("^(.*)/[^/]*$") or "."
-local function run(command)
-  local pipe = assert(io.popen(command .. " 2>&1; echo code $?"))
-  local text = pipe:read("*a")
-  pipe:close()
-  return text
-end
+local folder, run = t.build_folder(), t.output_of
 
 t.test("a game trains its controller in slices of its frames", function()
   local text = run("'" .. folder .. "/perigee_host_game' 160 0")
