@@ -326,7 +326,7 @@ end
 local function place_of(f)
   local info = debug.getinfo(f, "S")
   if info.what == "C" or info.source:find("^@stdlib/") then return nil end
-  return ("%s, defined at %s:%d"):format(core.require("tools.complete").signature(f), info.short_src, info.linedefined)
+  return ("%s, defined at %s:%d"):format(core.require("tools.arguments").signature(f), info.short_src, info.linedefined)
 end
 
 -- Prints what there is to say about a value of the session, or else about the name.
