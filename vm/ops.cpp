@@ -293,9 +293,6 @@ void push_closure(lua_State* L, State& state, const OpBinding& binding, lua_CFun
   lua_pushlightuserdata(L, const_cast<OpBinding*>(&binding));
   lua_pushcclosure(L, f, 2);
 }
-void push_closure(lua_State* L, State& state, const OpDef& op, lua_CFunction f) {
-  push_closure(L, state, binding_of(op), f);
-}
 
 int refuse_order(lua_State*, State&) {
   throw Error(
@@ -310,8 +307,7 @@ int refuse_call(lua_State* L, State& state) {
     throw Error("a tensor is no iterator; write for row in x:iter() do … end, or for i = 1, #x do … x[i] … end");
   throw Error(
       "a tensor cannot be called; x[i] selects a row, x[{i, j}] an element, x:op(…) calls an op, and x.T is a field, "
-      "without "
-      "parentheses");
+      "without parentheses");
 }
 
 int refuse_concatenation(lua_State*, State&) {
@@ -320,7 +316,7 @@ int refuse_concatenation(lua_State*, State&) {
 }
 
 void set_operator(lua_State* L, State& state, const char* event, const OpDef& op) {
-  push_closure(L, state, op, is_operator(op) ? entry<call_operator> : entry<call_negation>);
+  push_closure(L, state, binding_of(op), is_operator(op) ? entry<call_operator> : entry<call_negation>);
   lua_setfield(L, -2, event);
 }
 
@@ -394,9 +390,7 @@ int make_function(lua_State* L, State& state) {
   }
   const OpFunction made = find_function(name);
   if (!made.binding) return 0;
-  lua_pushlightuserdata(L, &state);
-  lua_pushlightuserdata(L, const_cast<OpBinding*>(made.binding));
-  lua_pushcclosure(L, made.function, 2);
+  push_closure(L, state, *made.binding, made.function);
   if (made.in_ops) set_absent(L, kOps, name);
   if (made.in_methods) set_absent(L, kMethods, name);
   lua_pushvalue(L, 2);

@@ -5,8 +5,8 @@
 // Included once for each compilation target, in the namespace PERIGEE_FORMULAS with the vocabulary of values-inl.h for
 // all kinds of values, and compiled for CUDA by cuda-inl.h. The includer defines PERIGEE_FORMULA (before a struct).
 // PERIGEE_UNARY of x, PERIGEE_BINARY of x and y, PERIGEE_TERNARY of x, y and z have a name, op, dtypes, an expression,
-// and what else FormulaRow says; those with _WITH first name the op's attribute, which the expression reads as a number.
-// PERIGEE_EXPRESSION is for helpers. V is the kind of value, `params` are the op's attributes in order.
+// and what else FormulaRow says; those with _WITH first name the op's attribute, which the expression reads as a
+// number. PERIGEE_EXPRESSION is for helpers. V is the kind of value, `params` are the op's attributes in order.
 #include <limits>
 
 namespace PERIGEE_FORMULAS {
