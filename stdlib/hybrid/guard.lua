@@ -46,16 +46,18 @@ function Guards:fail_if(refs, condition, reason)
   self.items[#self.items + 1] = {refs = refs, text = "if " .. condition .. " then return " .. id .. " end"}
 end
 
+-- Returns the refs with one more object, and the text that stands for it.
+local function with_object(refs, object)
+  local all = {unpack(refs)}
+  all[#all + 1] = {object = object}
+  return all, "$" .. #all
+end
+
 local function raw_text(p)
   local refs, text = place.node_address(p.node)
-  local all = {}
-  for i = 1, #refs do all[i] = refs[i] end
   local key = place.literal(p.key)
-  if not key then
-    all[#all + 1] = {object = p.key}
-    key = "$" .. #all
-  end
-  return all, "rawget(" .. text .. ", " .. key .. ")"
+  if not key then refs, key = with_object(refs, p.key) end
+  return refs, "rawget(" .. text .. ", " .. key .. ")"
 end
 
 --- guards:absent(p, reason): the table itself must not have the field; its metatable is not asked.
@@ -76,26 +78,22 @@ function Guards:scalar(p, value, reason)
   end
   local literal = place.literal(value)
   if literal then return self:fail_if(refs, text .. " ~= " .. literal, reason) end
-  local all = {unpack(refs)}
-  all[#all + 1] = {object = value}
-  self:fail_if(all, text .. " ~= $" .. #all, reason)
+  local all, object = with_object(refs, value)
+  self:fail_if(all, text .. " ~= " .. object, reason)
 end
 
 --- guards:identical(p, value, reason): the place must hold this object.
 function Guards:identical(p, value, reason)
   local refs, text = place.address(p)
-  local all = {unpack(refs)}
-  all[#all + 1] = {object = value}
-  if type(value) == "function" then return self:fail_if(all, text .. " ~= $" .. #all, reason) end
-  self:fail_if(all, "not rawequal(" .. text .. ", $" .. #all .. ")", reason)
+  local all, object = with_object(refs, value)
+  if type(value) == "function" then return self:fail_if(all, text .. " ~= " .. object, reason) end
+  self:fail_if(all, "not rawequal(" .. text .. ", " .. object .. ")", reason)
 end
 
 --- guards:same_function(p, f, reason): the place must hold f, or another closure of the same code over the same values.
 function Guards:same_function(p, f, reason)
   local refs, text = place.address(p)
-  local all = {unpack(refs)}
-  all[#all + 1] = {object = f}
-  local other = "$" .. #all
+  local all, other = with_object(refs, f)
   self:fail_if(all, text .. " ~= " .. other .. " and not same(" .. text .. ", " .. other .. ")", reason)
 end
 
@@ -104,14 +102,10 @@ function Guards:plain_table(p, reason)
   self:fail_if(refs, "type(" .. text .. ") ~= \"table\" or getmetatable(" .. text .. ")", reason)
 end
 
-function Guards:is_userdata(p, reason)
+--- guards:is_a(p, kind, reason): the place must hold a value of this type of Lua's.
+function Guards:is_a(p, kind, reason)
   local refs, text = place.address(p)
-  self:fail_if(refs, "type(" .. text .. ") ~= \"userdata\"", reason)
-end
-
-function Guards:is_number(p, reason)
-  local refs, text = place.address(p)
-  self:fail_if(refs, "type(" .. text .. ") ~= \"number\"", reason)
+  self:fail_if(refs, "type(" .. text .. ") ~= \"" .. kind .. "\"", reason)
 end
 
 --- guards:equal(p, q, reason): both places must hold the same object.
@@ -128,8 +122,7 @@ function Guards:length(node, n, reason)
 end
 
 --- guards:keys(node, reason): the keys must be the same, and in the same order of next. An `unordered` node checks only
---- their number:
---- each key has a check of its own.
+--- their number: each key has a check of its own.
 function Guards:keys(node, reason)
   local refs, text = place.node_address(node)
   local all = {unpack(refs)}
@@ -143,13 +136,13 @@ end
 --- guards:metatable(node, reason): getmetatable must return the same value as during the trace.
 function Guards:metatable(node, reason)
   local refs, text = place.node_address(node)
-  local all, expected = {unpack(refs)}, getmetatable(node.table)
+  local expected = getmetatable(node.table)
   if expected == nil then return self:fail_if(refs, "getmetatable(" .. text .. ") ~= nil", reason) end
   if type(expected) ~= "table" and type(expected) ~= "function" then
     return self:fail_if(refs, "getmetatable(" .. text .. ") ~= " .. (place.literal(expected) or "nil"), reason)
   end
-  all[#all + 1] = {object = expected}
-  self:fail_if(all, "getmetatable(" .. text .. ") ~= $" .. #all, reason)
+  local all, object = with_object(refs, expected)
+  self:fail_if(all, "getmetatable(" .. text .. ") ~= " .. object, reason)
 end
 
 --- guards:existence(p, exists, reason): the place must hold a value (exists = true), or nil.
@@ -176,8 +169,8 @@ function Guards:distinct(fetches, check, reason)
     refs, parts[i] = joined, text
   end
   if #parts <= 40 then
-    refs[#refs + 1] = {object = check}
-    return self:fail_if(refs, "not $" .. #refs .. "(" .. concat(parts, ", ") .. ")", reason)
+    local all, object = with_object(refs, check)
+    return self:fail_if(all, "not " .. object .. "(" .. concat(parts, ", ") .. ")", reason)
   end
   self.reasons[#self.reasons + 1] = reason
   self.apart = {fetches = fetches, check = check, id = #self.reasons}

@@ -106,7 +106,7 @@ local function add_place(cache, w, guards, p, boxes)
   if p.kind == "table" then return add_table_guard(w, guards, p) end
   if p.kind == "function" and not w.keyed[p.value] then return guards:same_function(p, p.value, describe("function", p, p.value)) end
   if p.kind == "same" or p.kind == "function" then return guards:identical(p, p.value, describe("object", p, p.value)) end
-  if type(p.value) == "number" and cache:is_freed(name_of(cache.names, p)) then return guards:is_number(p, describe("number", p)) end
+  if type(p.value) == "number" and cache:is_freed(name_of(cache.names, p)) then return guards:is_a(p, "number", describe("number", p)) end
   guards:scalar(p, p.value, describe("scalar", p, p.value))
 end
 
@@ -157,7 +157,7 @@ local function choose(cache, boxes, guards, box, needs_identity)
     main = main or list[1]
   end
   if main and not boxes.held[box] then
-    if confirmed or not needs_identity then guards:is_userdata(main, describe("tensor", main))
+    if confirmed or not needs_identity then guards:is_a(main, "userdata", describe("tensor", main))
     else guards:identical(main, box, describe("replaced", main, box)) end
     boxes.main[box] = main
   else
