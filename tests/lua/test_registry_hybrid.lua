@@ -7,17 +7,7 @@ local pg = require "perigee"
 
 local is_tensor = driver.is_tensor
 
-local function same(a, b, what)
-  t.equal(#a, #b, what .. ": number of outputs")
-  for k, y in ipairs(b) do
-    if not is_tensor(y) then t.equal(a[k], y, what)
-    else
-      t.equal(a[k].shape, y.shape, what .. ": shape of output " .. k)
-      t.equal(a[k].dtype, y.dtype, what .. ": dtype of output " .. k)
-      if not a[k]:equal(y) then t.close(a[k], y, {rtol = 1e-6, atol = 1e-7, equal_nan = true, what = what .. ": output " .. k}) end
-    end
-  end
-end
+local function same(a, b, what) driver.same(a, b, what, {rtol = 1e-6, atol = 1e-7, equal_nan = true}) end
 
 local function jitted(row) return pg.jit(pg.testing.ops[cases.field(row)]) end
 

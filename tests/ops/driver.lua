@@ -53,6 +53,21 @@ function driver.run(row, case, args)
   return driver.call(f, args or case.args, case.attrs)
 end
 
+-- Raises unless both lists of outputs have equal values, or close ones; shapes and dtypes are equal.
+function driver.same(a, b, what, tolerances)
+  local t = require "tests.support"
+  t.equal(#a, #b, what .. ": number of outputs")
+  for k, y in ipairs(b) do
+    if not is_tensor(y) then t.equal(a[k], y, what)
+    else
+      tolerances.what = what .. ": output " .. k
+      t.equal(a[k].shape, y.shape, "shape of " .. tolerances.what)
+      t.equal(a[k].dtype, y.dtype, "dtype of " .. tolerances.what)
+      if not a[k]:equal(y) then t.close(a[k], y, tolerances) end
+    end
+  end
+end
+
 -- Returns the bytes, types and strides of tensors, to detect changes.
 function driver.snapshot(tensors)
   local out = {}

@@ -97,6 +97,11 @@ class Session {
     if (child_ < 0) MESSAGE("skipped: no pseudo terminal can be had here");
     return child_ >= 0;
   }
+  // The same, after the first prompt.
+  bool ready() {
+    if (started()) REQUIRE(wait_for_prompt());
+    return child_ >= 0;
+  }
 
   // Types a line that prints nothing.
   void accepts(const char* line) {
@@ -177,8 +182,7 @@ TEST_CASE("the prompt works on a terminal without editing") {
 
 TEST_CASE("Ctrl-C returns to the prompt") {
   Session s;
-  if (!s.started()) return;
-  REQUIRE(s.wait_for_prompt());
+  if (!s.ready()) return;
   interrupt_loop(s, "while true do end", 1);
   interrupt_loop(s, "local x = pg.ones(100) while true do x = x + 1 end", 2);
   interrupt_loop(s, "while true do pcall(function() end) end", 3);
@@ -205,8 +209,7 @@ TEST_CASE("Ctrl-C returns to the prompt") {
 
 TEST_CASE("Ctrl-C during a blocked write loses output at most") {
   Session s;
-  if (!s.started()) return;
-  REQUIRE(s.wait_for_prompt());
+  if (!s.ready()) return;
   for (const int number : {1, 2, 3}) {
     const std::string mark = std::to_string(number);
     s.type("io.write('started', " + mark + ") io.flush() while true do io.write('x') end\n");
@@ -227,8 +230,7 @@ TEST_CASE("Ctrl-C during a blocked write loses output at most") {
 
 TEST_CASE("a local of a line is a local of the session") {
   Session s;
-  if (!s.started()) return;
-  REQUIRE(s.wait_for_prompt());
+  if (!s.ready()) return;
   s.accepts("local a, b = 20, 2 -- local c = 3\n");
   s.answers("a + b + 100\n", "122\r");
   s.accepts("local function f(n) a = a + (n or 1) return a end\n");
@@ -274,8 +276,7 @@ TEST_CASE("a local of a line is a local of the session") {
 
 TEST_CASE("commands that measure, and large results") {
   Session s;
-  if (!s.started()) return;
-  REQUIRE(s.wait_for_prompt());
+  if (!s.ready()) return;
   s.answers(":time 20 + 1\n", "processor time");
   s.answers("_ + 100\n", "121\r");
   s.answers(":bench pg.ones(2) vs pg.ones(3)\n", "times as fast");
@@ -298,8 +299,7 @@ TEST_CASE("commands that measure, and large results") {
 
 TEST_CASE("exit and quit leave the prompt, unless they are variables") {
   Session s;
-  if (!s.started()) return;
-  REQUIRE(s.wait_for_prompt());
+  if (!s.ready()) return;
   s.accepts("local exit = 5 quit = 6\n");
   s.answers("exit + 10\n", "15\r");
   s.answers("exit\n", "5\r");
@@ -329,8 +329,7 @@ std::vector<std::string> snippets() {
 TEST_CASE("README can be pasted: each block as a whole, and line by line") {
   for (const bool whole : {true, false}) {
     Session s;
-    if (!s.started()) return;
-    REQUIRE(s.wait_for_prompt());
+    if (!s.ready()) return;
     const std::vector<std::string> blocks = snippets();
     REQUIRE(blocks.size() >= 3);
     for (const std::string& block : blocks) {
@@ -349,8 +348,7 @@ TEST_CASE("README can be pasted: each block as a whole, and line by line") {
 
 TEST_CASE("a pasted block is one chunk, and an entry of the history as a whole") {
   Session s;
-  if (!s.started()) return;
-  REQUIRE(s.wait_for_prompt());
+  if (!s.ready()) return;
   s.answers(
       "\033[200~local p = {5}\nlocal q = p[1]\n  + 1\nfor i = 1, 2 do\n  q = q + i\nend\nprint(q + 4000)\n\033[201~",
       "4009\r");
@@ -376,8 +374,7 @@ TEST_CASE("a pasted block is one chunk, and an entry of the history as a whole")
 
 TEST_CASE("Tab completes names") {
   Session s;
-  if (!s.started()) return;
-  REQUIRE(s.wait_for_prompt());
+  if (!s.ready()) return;
   s.accepts("value_of_mine = 7\n");
   s.answers("value_o\t + 1\n", "8\r");
   s.accepts("y = pg.tens\t{5}\n");
