@@ -14,7 +14,7 @@ namespace {
 std::atomic<bool> tf32_allowed{false};
 
 const Blas& blas() {
-  static const Blas& instance = *new Blas;
+  static const Blas& instance = *new Blas("PERIGEE_CUDA_BLAS", {"libcublasLt.so.13", "libcublasLt.so.12"});
   return instance;
 }
 
@@ -139,12 +139,6 @@ Key key_of(const Gpu& gpu, const Product& p) {
 }
 
 }  // namespace
-
-Blas::Blas() : library("PERIGEE_CUDA_BLAS", {"libcublasLt.so.13", "libcublasLt.so.12"}) {
-#define F(name) name.bind(library, PERIGEE_CUDA_NAME(name));
-  PERIGEE_BLAS_FUNCTIONS(F)
-#undef F
-}
 
 void check_blas(int status, const char* function) {
   if (status != CUBLAS_STATUS_SUCCESS) fail_call(function, fmt::format("cuBLAS status {}", status));

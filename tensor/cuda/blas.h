@@ -15,15 +15,7 @@
 
 namespace pg::cuda {
 
-void check_blas(int status, const char* function);
-
-struct Blas {
-  Blas();
-  Library library;
-#define F(name) Function<decltype(::name), check_blas> name;
-  PERIGEE_BLAS_FUNCTIONS(F)
-#undef F
-};
+PERIGEE_CUDA_TABLE(Blas, PERIGEE_BLAS_FUNCTIONS, check_blas)
 
 // A row-major matrix of a batch, or its transpose in memory.
 struct Matrix {

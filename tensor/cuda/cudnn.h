@@ -19,15 +19,7 @@
 
 namespace pg::cuda {
 
-void check_cudnn(int status, const char* function);
-
-struct Cudnn {
-  Cudnn();
-  Library library;
-#define F(name) Function<decltype(::name), check_cudnn> name;
-  PERIGEE_CUDNN_FUNCTIONS(F)
-#undef F
-};
+PERIGEE_CUDA_TABLE(Cudnn, PERIGEE_CUDNN_FUNCTIONS, check_cudnn)
 
 // Opens the library at the first call. A failed try is repeated by the next call.
 const Cudnn& cudnn();

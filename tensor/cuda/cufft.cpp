@@ -4,14 +4,8 @@
 
 namespace pg::cuda {
 
-Cufft::Cufft() : library("PERIGEE_CUDA_FFT", {"libcufft.so.12", "libcufft.so.11"}) {
-#define F(name) name.bind(library, PERIGEE_CUDA_NAME(name));
-  PERIGEE_CUFFT_FUNCTIONS(F)
-#undef F
-}
-
 const Cufft& cufft() try {
-  static const Cufft& instance = *new Cufft;
+  static const Cufft& instance = *new Cufft("PERIGEE_CUDA_FFT", {"libcufft.so.12", "libcufft.so.11"});
   return instance;
 } catch (const Error& e) {
   throw Error(fmt::format("Fourier transforms on cuda need cuFFT: {}", e.what()));

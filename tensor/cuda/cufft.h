@@ -13,15 +13,7 @@
 
 namespace pg::cuda {
 
-void check_cufft(int status, const char* function);
-
-struct Cufft {
-  Cufft();
-  Library library;
-#define F(name) Function<decltype(::name), check_cufft> name;
-  PERIGEE_CUFFT_FUNCTIONS(F)
-#undef F
-};
+PERIGEE_CUDA_TABLE(Cufft, PERIGEE_CUFFT_FUNCTIONS, check_cufft)
 
 // Opens the library at the first call. A failed try is repeated by the next call.
 const Cufft& cufft();

@@ -4,14 +4,8 @@
 
 namespace pg::cuda {
 
-Cusolver::Cusolver() : library("PERIGEE_CUDA_SOLVER", {"libcusolver.so.12", "libcusolver.so.11"}) {
-#define F(name) name.bind(library, PERIGEE_CUDA_NAME(name));
-  PERIGEE_CUSOLVER_FUNCTIONS(F)
-#undef F
-}
-
 const Cusolver& cusolver() try {
-  static const Cusolver& instance = *new Cusolver;
+  static const Cusolver& instance = *new Cusolver("PERIGEE_CUDA_SOLVER", {"libcusolver.so.12", "libcusolver.so.11"});
   return instance;
 } catch (const Error& e) {
   throw Error(fmt::format("factorizations of matrices on cuda need cuSOLVER: {}", e.what()));

@@ -15,15 +15,7 @@
 
 namespace pg::cuda {
 
-void check_cusolver(int status, const char* function);
-
-struct Cusolver {
-  Cusolver();
-  Library library;
-#define F(name) Function<decltype(::name), check_cusolver> name;
-  PERIGEE_CUSOLVER_FUNCTIONS(F)
-#undef F
-};
+PERIGEE_CUDA_TABLE(Cusolver, PERIGEE_CUSOLVER_FUNCTIONS, check_cusolver)
 
 // Opens the library at the first call. A failed try is repeated by the next call.
 const Cusolver& cusolver();

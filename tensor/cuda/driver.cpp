@@ -2,14 +2,8 @@
 
 namespace pg::cuda {
 
-Driver::Driver() : library("PERIGEE_CUDA_DRIVER", {"libcuda.so.1"}) {
-#define F(name) name.bind(library, PERIGEE_CUDA_NAME(name));
-  PERIGEE_DRIVER_FUNCTIONS(F)
-#undef F
-}
-
 const Driver& driver() {
-  static const Driver& instance = *new Driver;
+  static const Driver& instance = *new Driver("PERIGEE_CUDA_DRIVER", {"libcuda.so.1"});
   return instance;
 }
 

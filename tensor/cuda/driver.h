@@ -18,15 +18,7 @@
 
 namespace pg::cuda {
 
-void check_driver(int status, const char* function);
-
-struct Driver {
-  Driver();
-  Library library;
-#define F(name) Function<decltype(::name), check_driver> name;
-  PERIGEE_DRIVER_FUNCTIONS(F)
-#undef F
-};
+PERIGEE_CUDA_TABLE(Driver, PERIGEE_DRIVER_FUNCTIONS, check_driver)
 
 // Opens the driver at the first call. A failed try is repeated by the next call.
 const Driver& driver();

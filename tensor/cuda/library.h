@@ -45,3 +45,17 @@ class Function<R(A...), check> {
 // PERIGEE_CUDA_NAME(cuMemAlloc) is "cuMemAlloc_v2": the headers rename functions by macros.
 #define PERIGEE_CUDA_TEXT(name) #name
 #define PERIGEE_CUDA_NAME(name) PERIGEE_CUDA_TEXT(name)
+
+// PERIGEE_CUDA_TABLE(Cufft, PERIGEE_CUFFT_FUNCTIONS, check_cufft) declares check_cufft and a struct with the functions
+// that the macro lists. It is made like its Library.
+#define PERIGEE_CUDA_MEMBER(name) Member<decltype(::name)> name;
+#define PERIGEE_CUDA_BIND(name) name.bind(library, PERIGEE_CUDA_NAME(name));
+#define PERIGEE_CUDA_TABLE(Table, functions, check)                               \
+  void check(int status, const char* function);                                   \
+  struct Table {                                                                  \
+    template <class F>                                                            \
+    using Member = Function<F, check>;                                            \
+    Table(const char* variable, std::initializer_list<const char*> names)         \
+        : library(variable, names){functions(PERIGEE_CUDA_BIND)} Library library; \
+    functions(PERIGEE_CUDA_MEMBER)                                                \
+  };

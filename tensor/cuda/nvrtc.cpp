@@ -4,13 +4,6 @@
 
 namespace pg::cuda {
 
-Nvrtc::Nvrtc() : library("PERIGEE_CUDA_NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12"}) {
-#define F(name) name.bind(library, PERIGEE_CUDA_NAME(name));
-  PERIGEE_NVRTC_FUNCTIONS(F)
-#undef F
-  nvrtcVersion(&version[0], &version[1]);
-}
-
 const Nvrtc& nvrtc() {
   static const Nvrtc& instance = *new Nvrtc;
   return instance;

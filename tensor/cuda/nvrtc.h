@@ -13,15 +13,13 @@
 
 namespace pg::cuda {
 
-void check_nvrtc(int status, const char* function);
+PERIGEE_CUDA_TABLE(NvrtcTable, PERIGEE_NVRTC_FUNCTIONS, check_nvrtc)
 
-struct Nvrtc {
-  Nvrtc();
-  Library library;
+struct Nvrtc : NvrtcTable {
+  Nvrtc() : NvrtcTable("PERIGEE_CUDA_NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12"}) {
+    nvrtcVersion(&version[0], &version[1]);
+  }
   int version[2] = {};
-#define F(name) Function<decltype(::name), check_nvrtc> name;
-  PERIGEE_NVRTC_FUNCTIONS(F)
-#undef F
 };
 
 const Nvrtc& nvrtc();  // opens it at the first call
