@@ -5,6 +5,7 @@
 namespace pg {
 
 // Parts of the family, called by add_loss_ops.
+void add_label_losses(Registry& registry);
 void add_likelihood_losses(Registry& registry);
 void add_margin_losses(Registry& registry);
 void add_class_margin_losses(Registry& registry);
