@@ -233,10 +233,6 @@ namespace pg::cpu {
 HWY_EXPORT(pool_rows);
 HWY_EXPORT(largest_row);
 HWY_EXPORT(means_row);
-HWY_EXPORT(sum_f32);
-HWY_EXPORT(sum_f64);
-HWY_EXPORT(quotient_f32);
-HWY_EXPORT(quotient_f64);
 
 #define PG_POOL_PIXELS(NAME, H)                                                                                      \
   HWY_EXPORT(largest_##NAME);                                                                                        \
@@ -260,22 +256,20 @@ void round_rows(const float* from, int64_t rows, int64_t n, BFloat16* to, int64_
   HWY_DYNAMIC_DISPATCH(round_bf16)(from, rows, n, to, ld);
 }
 
-template <>
-void add_row(int64_t n, const float* x, float* to) {
-  HWY_DYNAMIC_DISPATCH(sum_f32)(n, x, to);
-}
-template <>
-void add_row(int64_t n, const double* x, double* to) {
-  HWY_DYNAMIC_DISPATCH(sum_f64)(n, x, to);
-}
-template <>
-void divide_row(int64_t n, float by, float* to) {
-  HWY_DYNAMIC_DISPATCH(quotient_f32)(n, by, to);
-}
-template <>
-void divide_row(int64_t n, double by, double* to) {
-  HWY_DYNAMIC_DISPATCH(quotient_f64)(n, by, to);
-}
+#define PG_POOL_ROWS(NAME, T)                         \
+  HWY_EXPORT(sum_##NAME);                             \
+  HWY_EXPORT(quotient_##NAME);                        \
+  template <>                                         \
+  void add_row(int64_t n, const T* x, T* to) {        \
+    HWY_DYNAMIC_DISPATCH(sum_##NAME)(n, x, to);       \
+  }                                                   \
+  template <>                                         \
+  void divide_row(int64_t n, T by, T* to) {           \
+    HWY_DYNAMIC_DISPATCH(quotient_##NAME)(n, by, to); \
+  }
+PG_POOL_ROWS(f32, float)
+PG_POOL_ROWS(f64, double)
+#undef PG_POOL_ROWS
 
 int64_t largest_of_windows(const WindowRow& w, float* y, int32_t* index) {
   return HWY_DYNAMIC_DISPATCH(largest_row)(w, y, index);
