@@ -19,6 +19,12 @@ t.sanitized = os.getenv("PERIGEE_SANITIZED") ~= nil
 -- Whether this run takes all cases of tests that have many: other modes and sanitized runs take some of them.
 function t.takes_all() return t.all or t.mode == "eager" and not t.sanitized end
 
+-- Checks the shape of a tensor, and its elements if they are given.
+function t.has(x, shape, elements)
+  t.equal(x.shape, shape, "shape")
+  if elements then t.equal(x:totable(), elements, "values") end
+end
+
 -- Checks each element against a list of numbers, by relative error.
 function t.elements_near(got, expected, tolerance)
   for i, v in ipairs(got:reshape{-1}:totable()) do

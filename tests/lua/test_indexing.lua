@@ -8,10 +8,7 @@ local function iota(...)
   return pg.linspace(1, n, n):reshape{...}
 end
 local function list(...) return pg.tensor({...}, {dtype = "int64"}) end
-local function is(x, shape, values)
-  t.equal(x.shape, shape, "shape")
-  if values then t.equal(x:totable(), values, "values") end
-end
+local is = t.has
 
 t.test("numbers select, tables narrow, \"...\" fills", function()
   local x = iota(2, 3, 4)

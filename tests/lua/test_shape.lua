@@ -17,10 +17,7 @@ local function iota(...)
   local n = count{...}
   return pg.linspace(1, n, n):reshape{...}
 end
-local function is(x, shape, values)
-  t.equal(x.shape, shape, "shape")
-  if values then t.equal(x:totable(), values, "values") end
-end
+local is = t.has
 
 t.test("reshape copies dims with 0 and infers one -1", function()
   is(iota(2, 6):reshape{0, -1, 2}, {2, 3, 2})

@@ -21,11 +21,14 @@ struct BareHost {
     perigee_runtime_release(runtime);
   }
 
+  void open(const perigee_runtime_config& config, const perigee_state_config* options = nullptr) {
+    REQUIRE(perigee_runtime_create(&config, &runtime) == PERIGEE_OK);
+    REQUIRE(perigee_state_open(runtime, options, &state) == PERIGEE_OK);
+  }
   void open(int threads, const perigee_state_config& options) {
     auto config = PERIGEE_INIT(perigee_runtime_config);
     config.threads = threads;
-    REQUIRE(perigee_runtime_create(&config, &runtime) == PERIGEE_OK);
-    REQUIRE(perigee_state_open(runtime, &options, &state) == PERIGEE_OK);
+    open(config, &options);
   }
   perigee_status run(const std::string& text) { return perigee_run(state, text.data(), text.size(), "host.lua"); }
 };

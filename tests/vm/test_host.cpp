@@ -309,16 +309,10 @@ TEST_CASE("host: a runtime without spinning computes the same; the field may be 
     config.size = size;
     config.threads = 3;
     config.no_spin = 1;
-    perigee_runtime* runtime = nullptr;
-    REQUIRE(perigee_runtime_create(&config, &runtime) == PERIGEE_OK);
-    perigee_state* state = nullptr;
-    REQUIRE(perigee_state_open(runtime, nullptr, &state) == PERIGEE_OK);
-    const std::string script =
-        "local pg = require 'perigee' local x = pg.ones(300, 300) "
-        "for _ = 1, 20 do assert(x:matmul(x):sum():item() == 300 ^ 3) end";
-    CHECK(perigee_run(state, script.data(), script.size(), nullptr) == PERIGEE_OK);
-    perigee_state_close(state);
-    perigee_runtime_release(runtime);
+    BareHost host;
+    host.open(config);
+    CHECK(host.run("local pg = require 'perigee' local x = pg.ones(300, 300) "
+                   "for _ = 1, 20 do assert(x:matmul(x):sum():item() == 300 ^ 3) end") == PERIGEE_OK);
   }
 }
 

@@ -8,14 +8,10 @@
 
 namespace {
 
-void run(perigee_state* state, const std::string& text) {
-  REQUIRE(perigee_run(state, text.data(), text.size(), "host.lua") == PERIGEE_OK);
-}
-
-int count_slices(perigee_state* state, const std::string& body) {
-  run(state, "local pg = require 'perigee' function work() " + body + " end");
+int count_slices(BareHost& host, const std::string& body) {
+  REQUIRE(host.run("local pg = require 'perigee' function work() " + body + " end") == PERIGEE_OK);
   perigee_job* job = nullptr;
-  REQUIRE(perigee_job_start(state, "work", nullptr, 0, &job) == PERIGEE_OK);
+  REQUIRE(perigee_job_start(host.state, "work", nullptr, 0, &job) == PERIGEE_OK);
   int slices = 0;
   for (int done = 0; !done; ++slices) REQUIRE(perigee_job_step(job, 0, &done) == PERIGEE_OK);
   perigee_job_release(job);
@@ -52,37 +48,34 @@ TEST_CASE("host polls: kernels with loops of their own poll in them") {
   };
   for (const auto& c : cases) {
     CAPTURE(std::string(c.script));
-    CHECK(count_slices(host.state, c.script) >= c.least);
+    CHECK(count_slices(host, c.script) >= c.least);
   }
 }
 
 TEST_CASE("host polls: tables become tensors, and tensors tables, in many steps") {
   LimitedHost host([](perigee_state_config&) {});
   REQUIRE(host.run("local pg = require 'perigee' V = pg.ones(100000) T = V:totable()") == PERIGEE_OK);
-  CHECK(count_slices(host.state, "assert(#V:totable() == 100000)") > 90);
-  CHECK(count_slices(host.state, "assert(pg.tensor(T):sum():item() == 100000)") > 90);
-  CHECK(count_slices(host.state, "for i = 1, 100 do pg.tensor{1, 2, 3} end") > 100);
-  CHECK(count_slices(host.state, "for i = 1, 100 do V:to_bytes() end") > 100);
+  CHECK(count_slices(host, "assert(#V:totable() == 100000)") > 90);
+  CHECK(count_slices(host, "assert(pg.tensor(T):sum():item() == 100000)") > 90);
+  CHECK(count_slices(host, "for i = 1, 100 do pg.tensor{1, 2, 3} end") > 100);
+  CHECK(count_slices(host, "for i = 1, 100 do V:to_bytes() end") > 100);
 }
 
 TEST_CASE("host polls: with the host's parallel_for a product comes in several regions, with the same bits") {
   auto config = PERIGEE_INIT(perigee_runtime_config);
   config.threads = 2;
   config.parallel_for = run_tasks;
-  perigee_runtime* runtime = nullptr;
-  REQUIRE(perigee_runtime_create(&config, &runtime) == PERIGEE_OK);
-  perigee_state* state = nullptr;
-  REQUIRE(perigee_state_open(runtime, nullptr, &state) == PERIGEE_OK);
+  BareHost host;
+  host.open(config);
   for (const char* type : {"float32", "float64"})
     for (const char* product : {"A:matmul(B)", "B:t():matmul(A:t())", "A:t():matmul(A)", "D:matmul(A)"}) {
       CAPTURE(std::string(type));
       CAPTURE(std::string(product));
       const std::string options = std::string(", {dtype = '") + type + "'})";
-      run(state, "local pg = require 'perigee' A = pg.randn(1300, 1100" + options + " B = pg.randn(1100, 900" +
-                     options + ":narrow(2, 1, 700) D = pg.randn(700, 1300" + options + " want = " + product);
-      CHECK(count_slices(state, std::string("got = ") + product) >= 9);
-      run(state, "assert(got:eq(want):all():item())");
+      REQUIRE(host.run("local pg = require 'perigee' A = pg.randn(1300, 1100" + options + " B = pg.randn(1100, 900" +
+                       options + ":narrow(2, 1, 700) D = pg.randn(700, 1300" + options + " want = " + product) ==
+              PERIGEE_OK);
+      CHECK(count_slices(host, std::string("got = ") + product) >= 9);
+      CHECK(host.run("assert(got:eq(want):all():item())") == PERIGEE_OK);
     }
-  perigee_state_close(state);
-  perigee_runtime_release(runtime);
 }
