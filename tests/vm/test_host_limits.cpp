@@ -230,7 +230,7 @@ TEST_CASE("host limits: a config that cannot be used is refused") {
   REQUIRE(perigee_runtime_create(nullptr, &runtime) == PERIGEE_OK);
   perigee_state* state = nullptr;
   auto config = PERIGEE_INIT(perigee_state_config);
-  for (const uint64_t limit : {uint64_t(1), uint64_t(20) << 10, uint64_t(100) << 10}) {
+  for (const uint64_t limit : {uint64_t(1), uint64_t(20) << 10, uint64_t(60) << 10}) {
     config.memory_limit = limit;  // too little for the library
     CHECK(perigee_state_open(runtime, &config, &state) == PERIGEE_OUT_OF_MEMORY);
   }
