@@ -66,22 +66,46 @@ struct Sizes {
   bool takes_pixels() const { return channels > 1 && points * taps >= positions; }
 };
 
+// The sums, for `count` points, over n terms of a factor (1 without `factors`) times the element at a place; the terms
+// of each argument are a step apart.
 template <class T>
-T read(const T* x, int32_t i) {
-  const T v = x[std::max(i, 0)];
-  return i >= 0 ? v : T(0);
+struct Terms {
+  int64_t n;
+  const T* planes;
+  int64_t plane_step;
+  const int32_t* places;
+  int64_t place_step;
+  const T* factors;
+  int64_t factor_step;
+};
+
+template <class D, class T>
+HWY_INLINE void add_reads_at(D d, const Terms<T>& terms, int64_t p, T* to) {
+  const hn::Rebind<int32_t, D> narrow;
+  const hn::RebindToSigned<D> wide;
+  auto sum = hn::Zero(d);
+  for (int64_t k = 0; k < terms.n; ++k) {
+    auto place = hn::Zero(wide);
+    if constexpr (sizeof(T) == sizeof(int32_t))
+      place = hn::LoadU(narrow, terms.places + k * terms.place_step + p);
+    else
+      place = hn::PromoteTo(wide, hn::LoadU(narrow, terms.places + k * terms.place_step + p));
+    const auto read = hn::GatherIndex(d, terms.planes + k * terms.plane_step, hn::Max(place, hn::Zero(wide)));
+    const auto v = hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(place, hn::Zero(wide))), read);
+    sum = hn::Add(sum, terms.factors ? hn::Mul(v, hn::LoadU(d, terms.factors + k * terms.factor_step + p)) : v);
+  }
+  hn::StoreU(sum, d, to + p);
 }
 
-// to += the elements of a plane at `places`, times `weight` if there is one.
 template <class T>
-void add_tap(const T* plane, const int32_t* places, const T* weight, int64_t count, T* to) {
-  if (weight) {
-    PERIGEE_INDEPENDENT
-    for (int64_t p = 0; p < count; ++p) to[p] += weight[p] * read(plane, places[p]);
-  } else {
-    PERIGEE_INDEPENDENT
-    for (int64_t p = 0; p < count; ++p) to[p] += read(plane, places[p]);
+void add_reads(const Terms<T>& terms, int64_t count, T* to) {
+  const hn::ScalableTag<T> d;
+  int64_t p = 0;
+  for (const int64_t lanes = hn::Lanes(d); p + lanes <= count; p += lanes) {
+    if (terms.n > 64) poll_kernel();
+    add_reads_at(d, terms, p, to);
   }
+  for (; p < count; ++p) add_reads_at(hn::CappedTag<T, 1>(), terms, p, to);
 }
 
 // --- Pixels: the channels of a position are next to each other, so that one vector has many of them ---
@@ -274,15 +298,11 @@ template <class T>
 void sample_typed(const Sizes& s, const T* x, const int32_t* index, const T* weight, T* out) {
   if (s.takes_pixels()) return sample_pixels(s, x, index, weight, out);
   s.by_blocks(kBlock, [&](int64_t n, int64_t first, int64_t count) {
-    for (int64_t c = 0; c < s.channels; ++c) {
-      if (c % 64 == 63) poll_kernel();
-      const T* plane = x + (n * s.channels + c) * s.positions;
-      T* to = out + (n * s.channels + c) * s.points + first;
-      for (int64_t k = 0; k < s.taps; ++k) {
-        const int64_t at = (n * s.taps + k) * s.points + first;
-        if (k == 0) std::fill_n(to, count, T(0));
-        add_tap(plane, index + at, weight ? weight + at : nullptr, count, to);
-      }
+    const int64_t at = n * s.taps * s.points + first;
+    for (int64_t i = n * s.channels; i < (n + 1) * s.channels; ++i) {
+      if (i % 64 == 63) poll_kernel();
+      add_reads<T>({s.taps, x + i * s.positions, 0, index + at, s.points, weight ? weight + at : nullptr, s.points},
+                   count, out + i * s.points + first);
     }
   });
 }
@@ -335,16 +355,11 @@ template <class T>
 void sample_weight_typed(const Sizes& s, const T* dy, const T* x, const int32_t* index, T* out) {
   if (s.takes_pixels()) return sample_weight_pixels(s, dy, x, index, out);
   s.by_blocks(kBlock, [&](int64_t n, int64_t first, int64_t count) {
-    for (int64_t k = 0; k < s.taps; ++k) {
-      const int64_t at = (n * s.taps + k) * s.points + first;
-      std::fill_n(out + at, count, T(0));
-      for (int64_t c = 0; c < s.channels; ++c) {
-        if (c % 64 == 63) poll_kernel();
-        const T* plane = x + (n * s.channels + c) * s.positions;
-        const T* from = dy + (n * s.channels + c) * s.points + first;
-        add_tap(plane, index + at, from, count, out + at);
-      }
-    }
+    const int64_t plane = n * s.channels;
+    for (int64_t k = n * s.taps; k < (n + 1) * s.taps; ++k)
+      add_reads<T>({s.channels, x + plane * s.positions, s.positions, index + k * s.points + first, 0,
+                    dy + plane * s.points + first, s.points},
+                   count, out + k * s.points + first);
   });
 }
 
