@@ -235,6 +235,28 @@ t.test("large outputs with an expanded column start where vectors may be streame
   pg.set_num_threads(before)
 end)
 
+-- The operands of short runs are gathered by tiles, whose ends may lie between places where vectors may be streamed.
+t.test("large outputs beside gathered rows and columns", function()
+  local before = pg.get_num_threads()
+  local f = pg.jit(function(m, r, c) return (m - c) * r + m end)
+  for _, width in ipairs{16, 24, 130, 304} do
+    local rows = math.ceil(2 ^ 21 / width)
+    local matrix, row, column = pg.rand(rows, width), pg.rand(width), pg.rand(rows, 1)
+    for threads = 1, 2 do
+      pg.set_num_threads(threads)
+      local wholes = {matrix + row, matrix - column, f(matrix, row, column)}
+      for _, first in ipairs{1, 1000, rows - 36} do
+        local part = {{first, first + 36}}
+        local a, b = matrix[part]:contiguous(), column[part]:contiguous()
+        for i, expected in ipairs{a + row, a - b, (a - b) * row + a} do
+          t.check(wholes[i][part]:equal(expected), {width, threads, i})
+        end
+      end
+    end
+  end
+  pg.set_num_threads(before)
+end)
+
 -- Rows of a multiple of 16 elements leave their blocks at multiples of 64 bytes, others do not.
 t.test("large outputs beside reductions", function()
   local before = pg.get_num_threads()

@@ -5,8 +5,8 @@
 namespace pg::cpu {
 namespace {
 
-// Shorter runs are cheaper copied together than walked one by one.
-constexpr int64_t kShortestRun = 128;
+// Shorter runs are cheaper copied together than walked one by one. Copies of periodic operands serve all tiles.
+constexpr int64_t kShortestRun = 128, kShortestPeriod = 512;
 
 bool merges(const TileLayout& l, int outer) {
   for (const Dims& s : l.strides)
@@ -49,13 +49,15 @@ void TileLayout::find_access() {
   collapse(*this);
   inner = shape.empty() ? 1 : shape.back();
   const Dims dense = contiguous_strides(shape);
-  bool plain = true;
+  bool plain = true, periods = true;
   for (const Dims& s : strides) {
     const bool single = std::count(s.begin(), s.end(), 0) == s.size();
     access.push_back(single ? Access::kSingle : s == dense ? Access::kLinear : Access::kGather);
-    plain &= access.back() != Access::kGather;
+    if (access.back() != Access::kGather) continue;
+    plain = false;
+    periods &= periodic(access.size() - 1);
   }
-  runs = !plain && inner >= kShortestRun;
+  runs = !plain && inner >= (periods ? kShortestPeriod : kShortestRun);
   if (!runs) return;
   for (size_t k = 0; k < access.size(); ++k) {
     if (access[k] != Access::kGather) continue;

@@ -16,6 +16,7 @@ namespace pg::cpu {
 
 inline constexpr int64_t kRowsBatch = 256;                  // totals stored at once
 inline constexpr int64_t kStreamBytes = int64_t(12) << 20;  // of all streams: outputs would leave the caches anyway
+inline constexpr int64_t kGathered = 2048;                  // elements of operands that stay in the first-level cache
 inline constexpr int64_t kLarge = 1 << 14;                  // elements of an operand that leaves the first-level cache
 
 inline bool dense(const View& v) { return is_contiguous(v.shape(), *v.strides); }
@@ -215,9 +216,9 @@ class TileRun {
   }
 
   void choose_streaming() {
-    if (linear_bytes() < kStreamBytes || !gathers_.empty()) return;
+    if (linear_bytes() < kStreamBytes) return;
     choose_stores();
-    choose_fetches();
+    if (gathers_.empty()) choose_fetches();
   }
 
   void choose_fetches() {
@@ -228,7 +229,7 @@ class TileRun {
 
   void choose_stores() {
     if (program_.streaming.instructions.empty() || aliased_) return;
-    if (layout_.runs && layout_.inner % 16 != 0) return;
+    if ((layout_.runs || !gathers_.empty()) && layout_.inner % 16 != 0) return;  // calls start at runs
     if (!m_.totals.empty() && m_.body.reductions[0].row % 16 != 0) return;
     for (const Moving& m : moving_)
       if (m.input < 0 && reinterpret_cast<uintptr_t>(m.data) % 64 != 0) return;
@@ -242,9 +243,14 @@ class TileRun {
   int64_t unit_elements() const {
     int64_t unit = chain_block();
     for (const Moving& m : moving_)
-      if (m.periodic) return std::max<int64_t>(1, program_.tile / layout_.inner) * layout_.inner;
+      if (m.periodic) return std::max<int64_t>(1, tile() / layout_.inner) * layout_.inner;
     return unit;
   }
+
+  // Whether values pass from instruction to instruction through registers of program_.tile elements.
+  bool has_registers() const { return !program_.levels[2].pure && program_.levels[2].instructions.size() > 1; }
+  // The elements that are gathered together.
+  int64_t tile() const { return has_registers() ? program_.tile : kGathered; }
 
   // --- What one thread does ---
 
@@ -252,7 +258,7 @@ class TileRun {
    public:
     explicit Worker(const TileRun& run)
         : r_(run),
-          tile_bytes_(r_.program_.tile * int64_t(kElementBytes)),
+          tile_bytes_(r_.tile() * int64_t(kElementBytes)),
           memory_(Bytes(size_t(tables() + tile_bytes_ * int64_t(r_.gathers_.size()) + totals_bytes()))) {
       const TileProgram& program = r_.program_;
       char* const base = memory_.get();
@@ -261,8 +267,7 @@ class TileRun {
       place_registers(program.local, base + r_.table_bytes(), table_);
       tiles_ = base + tables();
       totals_ = tiles_ + tile_bytes_ * int64_t(r_.gathers_.size());
-      const TileCode& code = program.levels[2];
-      tiled_ = (!code.pure && code.instructions.size() > 1) || !r_.gathers_.empty();
+      tiled_ = r_.has_registers() || !r_.gathers_.empty();
     }
 
     // The elements of reduction k that the last call of `process` computed.
@@ -279,7 +284,7 @@ class TileRun {
     // Computes positions [begin, end), at most kTotalsBlock if the body reduces.
     void process(const TileCode& code, int64_t begin, int64_t end) {
       const TileLayout& layout = r_.layout_;
-      int64_t tile = tiled_ ? r_.program_.tile : INT64_MAX;
+      int64_t tile = tiled_ ? r_.tile() : INT64_MAX;
       // Tiles of whole runs leave the tiles of periodic operands as they are.
       const bool whole_runs = tiled_ && !layout.runs && layout.inner <= tile && begin % layout.inner == 0;
       if (whole_runs) tile = tile / layout.inner * layout.inner;
