@@ -36,7 +36,6 @@ PERIGEE_ELEMENTARY(log2)
 PERIGEE_ELEMENTARY(log10)
 PERIGEE_ELEMENTARY(log1p)
 PERIGEE_ELEMENTARY(tanh)
-PERIGEE_ELEMENTARY(erf)
 PERIGEE_ELEMENTARY(erfc)
 PERIGEE_ELEMENTARY(sin)
 PERIGEE_ELEMENTARY(cos)
@@ -68,6 +67,30 @@ HWY_INLINE V polynomial_of(D d, V x, const double (&c)[n]) {
   V sum = hn::MulAdd(odd, x, hn::MulAdd(even, x2, hn::Set(d, c[kHigh - 1])));
   for (size_t k = kHigh; k < n; ++k) sum = hn::MulAdd(sum, x, hn::Set(d, c[k]));
   return sum;
+}
+
+// As verf. For double it is x + x p(x^2) up to 1, then 1 - exp(q(a - 1)), minimax with respect to the relative error.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V erf(D d, V x) {
+  if constexpr (kIsFloat32<D>) {
+    return verf(d, x);
+  } else {
+    constexpr double kSmall[] = {5.94525558422348801e-11,  -1.13656706718271601e-09, 1.46578835309196528e-08,
+                                 -1.63500261920772693e-07, 1.64609729541537652e-06,  -1.49255935187282259e-05,
+                                 1.20553310375511082e-04,  -8.54832697876514854e-04, 5.22397762478137018e-03,
+                                 -2.68661706450729586e-02, 1.12837916709548583e-01,  -3.76126389031837483e-01,
+                                 1.28379167095512586e-01};
+    constexpr double kLogErfc[] = {
+        1.03909678049354095e-12,  -2.88154214009456003e-11, 3.68245966431685043e-10,  -2.86402420782584937e-09,
+        1.49113780042554721e-08,  -5.20376612637119558e-08, 9.75469518730209380e-08,  1.42875894297962237e-07,
+        -2.05977228421751552e-06, 9.60890008430145088e-06,  -2.71591117209220325e-05, 2.62778747336778518e-05,
+        2.37322481591387065e-04,  -1.97790256793982117e-03, 1.00338253744116992e-02,  -4.15610980418086029e-02,
+        -8.43107256358676782e-01, -2.63896751423478815e+00, -1.84960550993324824e+00};
+    const V one = hn::Set(d, 1.0), a = hn::Abs(x), t = hn::Sub(hn::Min(a, hn::Set(d, 6.0)), one);  // erf(6) rounds to 1
+    const V small = hn::MulAdd(x, polynomial_of(d, hn::Mul(x, x), kSmall), x);
+    const V large = hn::CopySign(hn::Sub(one, sleef_exp(d, polynomial_of(d, t, kLogErfc))), x);
+    return keep_nan<D>(x, hn::IfThenElse(hn::Lt(a, one), small, large));
+  }
 }
 
 // As vtimes_normal. For double the polynomial goes to 38.6, beyond which Q is 0.
