@@ -25,13 +25,12 @@ void infer_solve(Infer& c) {
   infer_unknowns(c, 0, c.shape(0).back(), c.shape(0).back());
 }
 
-Var grad_solve_right(Vjp& c) { return call<"linalg_solve">(matrix_transpose(c.in(0)), c.dy()); }
-
-Var grad_solve_matrix(Vjp& c) {
+void vjp_solve(Vjp& c) {
+  const Var g = call<"linalg_solve">(matrix_transpose(c.in(0)), c.dy()), x = c.out();
+  if (c.needs(1)) c.set(1, g);
+  if (!c.needs(0)) return;
   const bool vector = is_vector_side(c.input(0).shape(), c.input(1).shape());
-  const Var g = grad_solve_right(c);
-  if (vector) return -(insert_dim(g, -1) * insert_dim(c.out(), -2));
-  return -matmul(g, matrix_transpose(c.out()));
+  c.set(0, -(vector ? insert_dim(g, -1) * insert_dim(x, -2) : matmul(g, matrix_transpose(x))));
 }
 
 Var grad_inv(Vjp& c) {
@@ -60,18 +59,16 @@ void infer_solve_triangular(Infer& c) {
   c.output(promote(c.dtype(0), c.dtype(1)), out);
 }
 
-Var grad_triangular_right(Vjp& c) {
-  Side side = side_of(c);
-  side.transposed = !side.transposed;
-  return solve_triangular(c.in(0), c.dy(), side);
-}
-
 // op(a) x = b gives d op(a) x + op(a) dx = 0; only the triangle that is read has a gradient.
-Var grad_triangular_matrix(Vjp& c) {
+void vjp_solve_triangular(Vjp& c) {
   const Side side = side_of(c);
-  const Var g = grad_triangular_right(c), x = c.out();
+  Side other = side;
+  other.transposed = !side.transposed;
+  const Var g = solve_triangular(c.in(0), c.dy(), other), x = c.out();
+  if (c.needs(1)) c.set(1, g);
+  if (!c.needs(0)) return;
   const Var d = side.left ? matmul(g, matrix_transpose(x)) : matmul(matrix_transpose(x), g);
-  return -triangle(side.transposed ? matrix_transpose(d) : d, side.upper, side.unit);
+  c.set(0, -triangle(side.transposed ? matrix_transpose(d) : d, side.upper, side.unit));
 }
 
 void infer_cholesky_solve(Infer& c) {
@@ -127,7 +124,7 @@ std::vector<OpDef> solve_rows() {
        .example = "return pg.linalg.solve(pg.tensor({{2, 0}, {0, 4}}), pg.tensor({2, 4}))  -- linalg_solve",
        .inputs = {{"a", kReal}, {"b", kReal}},
        .infer = infer_solve,
-       .vjp = {grad_solve_matrix, grad_solve_right},
+       .vjp_all = vjp_solve,
        .vjp_uses = "a out",
        .traits = kFunctionOnly},
       {.name = "linalg_inv",
@@ -150,7 +147,7 @@ std::vector<OpDef> solve_rows() {
                  {"transpose", AttrKind::kBool, false, "use the transpose of a; `upper` is still that of a"},
                  {"unitriangular", AttrKind::kBool, false, "the diagonal of a counts as ones and is not read"}},
        .infer = infer_solve_triangular,
-       .vjp = {grad_triangular_matrix, grad_triangular_right},
+       .vjp_all = vjp_solve_triangular,
        .vjp_uses = "a out",
        .traits = kFunctionOnly | kTotal},
       {.name = "linalg_cholesky_solve",

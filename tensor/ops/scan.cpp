@@ -41,17 +41,16 @@ void infer_scan_affine(Infer& c) {
   c.output(c.dtype(0), c.shape(0));
 }
 
-// The scan whose matrix is the transpose of this scan's matrix.
-Var adjoint_scan(Vjp& c) {
-  return call<"scan_affine">(
-      c.in(0), c.dy(),
-      {{"dim", c.raw("dim")}, {"reverse", !c.attr<bool>("reverse")}, {"lag", 1 - c.attr<int64_t>("lag")}});
-}
-
-Var vjp_scan_factor(Vjp& c) {
-  const int d = c.dim("dim", c.in(0).rank()), along = c.attr<bool>("reverse") ? -1 : 1;
-  const Var g = adjoint_scan(c);
-  return c.attr<int64_t>("lag") ? shifted(g, d, -along, 0) * c.out() : g * shifted(c.out(), d, along, 0);
+// The gradient of b is the scan whose matrix is the transpose of this scan's matrix.
+void vjp_scan_affine(Vjp& c) {
+  const int64_t lag = c.attr<int64_t>("lag");
+  const bool reverse = c.attr<bool>("reverse");
+  const Var g =
+      call<"scan_affine">(c.in(0), c.dy(), {{"dim", c.raw("dim")}, {"reverse", !reverse}, {"lag", 1 - lag}});
+  if (c.needs(1)) c.set(1, g);
+  if (!c.needs(0)) return;
+  const int d = c.dim("dim", c.in(0).rank()), along = reverse ? -1 : 1;
+  c.set(0, lag ? shifted(g, d, -along, 0) * c.out() : g * shifted(c.out(), d, along, 0));
 }
 
 // The sums of exp(x - level), where level is the largest element so far, rounded, follow from the one before: it is
@@ -125,7 +124,7 @@ void add_scan_ops(Registry& r) {
        .inputs = {{"a", kFloating}, {"b", kFloating}},
        .attrs = {kAlong, kReverse, {"lag", AttrKind::kInt, int64_t(0), "0 or 1", false, 0, 1}},
        .infer = infer_scan_affine,
-       .vjp = {vjp_scan_factor, adjoint_scan},
+       .vjp_all = vjp_scan_affine,
        .vjp_uses = "a out",
        .traits = kHidden},
   };
