@@ -86,9 +86,21 @@ int64_t cofactors_by_complete_pivoting(int64_t n, const T* a, T* out) {
   return volume.exponent;
 }
 
+// The cofactors of 3 x 3, from the elements of the other rows and columns in cyclic order, which have the right sign.
+template <class T>
+void cofactors_3(const T* a, T* out) {
+  for (int i = 0; i < 3; ++i)
+    for (int j = 0; j < 3; ++j) {
+      const T *above = a + (i + 1) % 3 * 3, *below = a + (i + 2) % 3 * 3;
+      const int left = (j + 1) % 3, right = (j + 2) % 3;
+      out[i * 3 + j] = T(double(above[left]) * below[right] - double(above[right]) * below[left]);
+    }
+}
+
 // The cofactors of a matrix without extreme elements, but for a power of two, which is returned.
 template <class T>
 int64_t scaled_cofactors(int64_t n, const T* a, T* out) {
+  if (n == 3) return cofactors_3(a, out), 0;
   const Pivots<T> f(n, a);
   if (!is_regular(f.pivots) || f.sign == T(0)) return cofactors_by_complete_pivoting(n, a, out);
   const Scratch<T> memory(2 * n * n);
