@@ -159,3 +159,28 @@ t.test("small matrices: inverses, solutions and determinants of every size", fun
   t.error_contains(function() pg.linalg.inv(pg.ones(2, 2)) end, "linalg.inv: bad argument 'a' (expected invertible matrices")
   t.error_contains(function() pg.linalg.solve(pg.zeros(2, 2), pg.ones(2)) end, "a singular one")
 end)
+
+t.test("the gradients of both sides of a system share a solution", function()
+  if t.mode == "device" or t.mode == "cuda_host" or t.mode == "cuda" then t.skip("solved in other steps there") end
+  local a, b = (pg.rand(3, 3) + pg.eye(3)):attach_grad(), pg.rand(3, 2):attach_grad()
+  for name, f in pairs{
+    linalg_solve = pg.linalg.solve, linalg_solve_triangular = function(u, v) return pg.linalg.solve_triangular(u, v, true) end,
+  } do
+    local count
+    for _, row in ipairs(pg.profile(function() pg.record(function() return f(a, b) end):backward() end).ops) do
+      if row.name == name then count = row.count end
+    end
+    t.equal(count, 2, name)
+  end
+end)
+
+t.test("cofactors of 3 x 3 have their digits, however small they are beside each other", function()
+  if t.mode == "cuda_host" or t.mode == "cuda" then t.skip("computed by elimination there") end
+  local a = pg.randn(50, 3, 3) * (pg.randn(50, 3, 1) * 4):exp()
+  local function cofactors(x)
+    x:attach_grad()
+    pg.record(function() return pg.linalg.det(x) end):backward()
+    return x.grad:to("float64")
+  end
+  t.close(cofactors(a), cofactors(a:to("float64")), {rtol = 1e-6, atol = 0})
+end)

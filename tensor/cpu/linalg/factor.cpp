@@ -3,6 +3,7 @@
 #include "tensor/cpu/linalg/bidiagonal.h"
 #include "tensor/cpu/linalg/matrices.h"
 #include "tensor/cpu/linalg/reflectors.h"
+#include "tensor/cpu/linalg/solve.h"
 #include "tensor/cpu/linalg/tridiagonal.h"
 
 #include <Eigen/Eigenvalues>
@@ -115,21 +116,58 @@ Svd<T> any_svd(const Columns<T>& a, bool vectors, bool full) {
   return jacobi_svd(a, vectors, full);
 }
 
+// x -= tau v (v^T x) for x of `rows` rows, where v is 1 and the elements `step` apart at v.
+template <class T>
+void reflect(int64_t rows, int64_t columns, T tau, const T* v, int64_t step, T* x, int64_t x_row) {
+  for (int64_t c = 0; c < columns; ++c) {
+    T sum = x[c];
+    for (int64_t i = 1; i < rows; ++i) sum += v[(i - 1) * step] * x[i * x_row + c];
+    x[c] -= tau * sum;
+    for (int64_t i = 1; i < rows; ++i) x[i * x_row + c] -= tau * sum * v[(i - 1) * step];
+  }
+}
+
+// For matrices that take less time than Eigen's preparations. The signs are Eigen's.
+template <class T>
+void qr_tiny(int64_t m, int64_t n, int64_t k, T scale, const T* a, T* q, T* r) {
+  T w[kTiny * kTiny], tau[kTiny];
+  for (int64_t i = 0; i < m * n; ++i) w[i] = a[i] / scale;
+  const int64_t reflections = std::min(m, n);
+  for (int64_t j = 0; j < reflections; ++j) {
+    T* const top = w + j * n + j;
+    T tail = 0;
+    for (int64_t i = 1; i < m - j; ++i) tail += top[i * n] * top[i * n];
+    const bool done = tail <= std::numeric_limits<T>::min();
+    const T norm = std::sqrt(*top * *top + tail), end = done ? *top : *top >= T(0) ? -norm : norm, first = *top - end;
+    tau[j] = done ? T(0) : -first / end;
+    for (int64_t i = 1; i < m - j; ++i) top[i * n] = done ? T(0) : top[i * n] / first;
+    reflect(m - j, n - j - 1, tau[j], top + n, n, top + 1, n);
+    *top = end;
+  }
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < k; ++j) q[i * k + j] = T(i == j);
+  for (int64_t j = reflections - 1; j >= 0; --j) reflect(m - j, k - j, tau[j], w + j * n + j + n, n, q + j * k + j, k);
+  for (int64_t i = 0; i < k; ++i)
+    for (int64_t j = 0; j < n; ++j) r[i * n + j] = j < i ? T(0) : w[i * n + j];
+}
+
 }  // namespace
 
 template <class T>
 void qr(int64_t m, int64_t n, int64_t k, const T* a, T* q, T* r) {
   if (!all_finite(a, m * n)) return fill_nan(q, m * k), fill_nan(r, k * n);
   const T scale = power_of_two_near(a, m * n);  // so that no square of an element overflows or underflows
-  Columns<T> scaled(m, n);
-  assign_polled(scaled, ConstRows<T>(a, m, n) / scale);
-  if (std::max(m, n) <= kSmallQr) {
-    const Eigen::HouseholderQR<Columns<T>> f(scaled);
+  if (const int64_t most = std::max(m, n); most <= kTiny) {
+    qr_tiny(m, n, k, scale, a, q, r);
+  } else if (most <= kSmallQr) {
+    const Eigen::HouseholderQR<Columns<T>> f(ConstRows<T>(a, m, n) / scale);
     Columns<T> vectors = Columns<T>::Identity(m, k);
     vectors.applyOnTheLeft(f.householderQ());
     Rows<T>(q, m, k) = vectors;
     Rows<T>(r, k, n) = f.matrixQR().topRows(k).template triangularView<Eigen::Upper>();
   } else {
+    Columns<T> scaled(m, n);
+    assign_polled(scaled, ConstRows<T>(a, m, n) / scale);
     const auto f = Reflectors<T>::of_qr(std::move(scaled));
     assign_polled(Rows<T>(q, m, k), f.product(k));
     assign_polled(Rows<T>(r, k, n), f.a.topRows(k));
