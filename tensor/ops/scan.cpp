@@ -45,8 +45,7 @@ void infer_scan_affine(Infer& c) {
 void vjp_scan_affine(Vjp& c) {
   const int64_t lag = c.attr<int64_t>("lag");
   const bool reverse = c.attr<bool>("reverse");
-  const Var g =
-      call<"scan_affine">(c.in(0), c.dy(), {{"dim", c.raw("dim")}, {"reverse", !reverse}, {"lag", 1 - lag}});
+  const Var g = call<"scan_affine">(c.in(0), c.dy(), {{"dim", c.raw("dim")}, {"reverse", !reverse}, {"lag", 1 - lag}});
   if (c.needs(1)) c.set(1, g);
   if (!c.needs(0)) return;
   const int d = c.dim("dim", c.in(0).rank()), along = reverse ? -1 : 1;
