@@ -362,16 +362,18 @@ class Reducer {
     store(place.out, inner_.out_stride, totals, n);
   }
 
-  // The loops for wide rows whose totals are exact in the element type: extremes, and what is added up in it anyway
-  // because the rows are few. Null for others.
+  // The loops for wide rows whose totals are exact in the type of the output: extremes, sums and products of integers,
+  // and what is added up in it anyway because the rows are few. Null for others.
   PlainRows rows_without_totals() const {
     constexpr int64_t kWide = 64;
     const bool gapless = inner_.in_stride == 1 && inner_.out_stride == 1 && inner_.size >= kWide;
-    if (!gapless || in_type_ != out_type_) return nullptr;
-    const bool half = is_half(in_type_), extreme = reduction_.op == ReduceOp::kMax || reduction_.op == ReduceOp::kMin;
+    const bool extreme = reduction_.op == ReduceOp::kMax || reduction_.op == ReduceOp::kMin;
+    const bool whole = !extreme && !is_float(in_type_) && out_type_ == DType::kInt64;
+    if (!gapless || (in_type_ != out_type_ && !whole)) return nullptr;
+    const bool half = is_half(in_type_);
     const int64_t most = half ? kRunBlock / std::min(inner_.size, kReduceTile) : kReduceRows;
     const bool few = reduced_.size() <= 1 && reduced_count_ <= most;
-    return few || extreme ? plain_rows(reduction_.op, half ? compute_ : in_type_) : nullptr;
+    return few || extreme || whole ? plain_rows(reduction_.op, half ? compute_ : in_type_) : nullptr;
   }
 
   void reduce_plain_tile(PlainRows plain, const Place& place, int64_t n) const {

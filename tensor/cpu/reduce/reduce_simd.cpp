@@ -425,10 +425,10 @@ ReduceLoops find_loops(ReduceOp op, DType t) {
   }
 }
 
-template <class Op, class T>
+template <class Op, class T, class A = T>
 void rows_in_type(void* acc, bool start, const void* p, int64_t stride, int64_t count, int64_t width) {
-  T* const to = static_cast<T*>(acc);
-  if (start) std::fill(to, to + width, Op::template init<T>());
+  A* const to = static_cast<A*>(acc);
+  if (start) std::fill(to, to + width, Op::template init<A>());
   add_rows<Op>(to, static_cast<const T*>(p), stride, count, width);
 }
 
@@ -440,6 +440,11 @@ PlainRows plain_of_type(DType t) {
     if (t == DType::kBool || t == DType::kUInt8) return rows_in_type<Op, uint8_t>;
     if (t == DType::kInt8) return rows_in_type<Op, int8_t>;
     if (t == DType::kInt32) return rows_in_type<Op, int32_t>;
+    if (t == DType::kInt64) return rows_in_type<Op, int64_t>;
+  } else if constexpr (std::is_same_v<Op, Sum> || std::is_same_v<Op, Prod>) {
+    if (t == DType::kBool || t == DType::kUInt8) return rows_in_type<Op, uint8_t, int64_t>;
+    if (t == DType::kInt8) return rows_in_type<Op, int8_t, int64_t>;
+    if (t == DType::kInt32) return rows_in_type<Op, int32_t, int64_t>;
     if (t == DType::kInt64) return rows_in_type<Op, int64_t>;
   }
   return nullptr;

@@ -34,11 +34,12 @@ struct ReduceLoops {
   int64_t block;  // elements that are combined in the element type
 };
 
-// acc[j] combines p[r * stride + j] over r < rows, in the element type itself; `start` sets acc first.
+// acc[j] combines p[r * stride + j] over r < rows; `start` sets acc first. acc has the element type, or int64 where
+// integers are added or multiplied.
 using PlainRows = void (*)(void* acc, bool start, const void* p, int64_t stride, int64_t rows, int64_t width);
 
-// Extremes of elements of any type but halves, which have no loops. Sums and products of float and double, which are
-// those of ReduceLoops::rows for at most kReduceRows rows. Null for other operations.
+// Extremes, sums and products of elements of any type but halves, which have no loops. Sums and products of float and
+// double are those of ReduceLoops::rows for at most kReduceRows rows. Null for other operations.
 PlainRows plain_rows(ReduceOp op, DType type);
 
 inline constexpr int64_t kFewestAdded = 16;
