@@ -423,3 +423,22 @@ t.test("extremes of arrays that repeat and turn elements are those of their copi
   end
   if t.device == "cpu" then t.equal(pg.ones(1):expand(2^40):argmax():item(), 1) end  -- others visit all elements
 end)
+
+t.test("narrow integers reduce as int64 does", function()
+  if t.mode == "cuda_host" then t.skip("takes a minute there") end
+  for dtype, most in pairs{int8 = 127, uint8 = 255, int32 = 2 ^ 31 - 1} do
+    for _, shape in ipairs{{7000}, {9000, 30}, {4, 40, 70}} do
+      local x = pg.randint(dtype == "uint8" and 0 or -most, most, shape):to(dtype)
+      local wide = x:to("int64")
+      for d = 0, #shape do
+        local dim = d > 0 and d or nil
+        for _, v in ipairs{{x, wide}, {x:transpose(1, -1), wide:transpose(1, -1)}} do
+          for _, name in ipairs{"sum", "prod", "amax", "count_nonzero"} do
+            local got, expected = v[1][name](v[1], dim), v[2][name](v[2], dim)
+            t.check(got:to(expected.dtype):equal(expected), {name, dtype, shape, d})
+          end
+        end
+      end
+    end
+  end
+end)

@@ -95,9 +95,9 @@ Fetch fetch_for(DType t) {
     case DType::kUInt8:
       return fetch<uint8_t, uint8_t>;
     case DType::kInt8:
-      return fetch<int8_t, int64_t>;
+      return fetch<int8_t, int8_t>;
     case DType::kInt32:
-      return fetch<int32_t, int64_t>;
+      return fetch<int32_t, int32_t>;
     case DType::kInt64:
       return fetch<int64_t, int64_t>;
     case DType::kFloat16:

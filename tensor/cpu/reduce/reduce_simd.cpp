@@ -397,6 +397,10 @@ ReduceLoops loops_of_type(DType t) {
   switch (t) {
     case DType::kUInt8:
       return loops_for<Op, uint8_t>();
+    case DType::kInt8:
+      return loops_for<Op, int8_t>();
+    case DType::kInt32:
+      return loops_for<Op, int32_t>();
     case DType::kInt64:
       return loops_for<Op, int64_t>();
     case DType::kFloat32:

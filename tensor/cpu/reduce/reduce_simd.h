@@ -50,14 +50,12 @@ inline constexpr int64_t kFetchBytes = int64_t(24) << 20;
 inline constexpr int64_t kReduceTile = 1024;
 inline constexpr int64_t kReduceRows = 256;
 
-// `compute` is uint8, int64, float32 or float64.
+// `compute` is not bool and no half.
 ReduceLoops reduce_loops(ReduceOp op, DType compute);
 
-// The compute type for a storage type. Elements of other types are converted block by block.
+// The compute type for a storage type. Halves are converted block by block.
 inline DType reduce_compute_type(DType t) {
-  if (t == DType::kBool || t == DType::kUInt8) return DType::kUInt8;
-  if (t == DType::kInt8 || t == DType::kInt32 || t == DType::kInt64) return DType::kInt64;
-  return t == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  return t == DType::kBool ? DType::kUInt8 : is_half(t) ? DType::kFloat32 : t;
 }
 
 }  // namespace pg::cpu
