@@ -21,8 +21,9 @@ local function write(path, text)
   file:close()
 end
 
-for _, target in ipairs{"safetensors", "npy", "params", "idx", "graph"} do os.execute("mkdir -p " .. quote(folder .. "/"
-  .. target)) end
+for target in io.popen("ls " .. quote(root .. "/tests/fuzz")):read("*a"):gmatch("load_(%w+)%.cpp") do
+  os.execute("mkdir -p " .. quote(folder .. "/" .. target))
+end
 pg.manual_seed(1)
 
 -- Tensors -----------------------------------------------------------------------------------------------------------
@@ -59,6 +60,8 @@ write(folder .. "/params/sparse", params.file{params.sparse({4, 2}, pg.ones(2, 2
 local function big_endian(n) return string.char(math.floor(n / 2 ^ 24) % 256, math.floor(n / 2 ^ 16) % 256,
   math.floor(n / 256) % 256, n % 256) end
 
+local function little_endian(n, bytes) return big_endian(n):reverse():sub(1, bytes) end
+
 for code, size in pairs{[0x08] = 1, [0x09] = 1, [0x0B] = 2, [0x0C] = 4, [0x0D] = 4, [0x0E] = 8} do
   local data = ("\1\2\3\4\5\6"):rep(size)
   write(folder .. "/idx/" .. code .. "-1", "\0\0" .. string.char(code, 1) .. big_endian(6) .. data)
@@ -68,6 +71,25 @@ end
 for _, format in ipairs{"npy/float323.npy", "idx/8-1"} do
   local path = quote(folder .. "/" .. format)
   os.execute("gzip -c " .. path .. " > " .. path .. ".gz 2>/dev/null")
+end
+
+-- Archives. gzip knows the checksum of an array, its size and its deflated bytes.
+for method, archive in pairs{[0] = "stored", [8] = "deflated"} do
+  local members, directory, count = "", "", 0
+  for _, name in ipairs{"float323", "int644", "bool1"} do
+    local path = folder .. "/npy/" .. name .. ".npy"
+    os.execute(("gzip -nc %s > %s"):format(quote(path), quote(path .. ".gz")))
+    local array, zipped = read(path), read(path .. ".gz")
+    local packed = method == 8 and zipped:sub(11, -9) or array
+    local about = ("\20\0\0\0%s\0\0\0\0\0%s%s%s%s\0\0"):format(string.char(method), zipped:sub(-8, -5),
+      little_endian(#packed, 4), zipped:sub(-4), little_endian(#name + 4, 2))
+    directory = directory .. "PK\1\2\20\0" .. about .. ("\0"):rep(10) .. little_endian(#members, 4) .. name .. ".npy"
+    members = members .. "PK\3\4" .. about .. name .. ".npy" .. packed
+    count = count + 1
+  end
+  local counts = little_endian(count, 2):rep(2)
+  write(folder .. "/npz/" .. archive, members .. directory .. "PK\5\6\0\0\0\0" .. counts
+    .. little_endian(#directory, 4) .. little_endian(#members, 4) .. "\0\0")
 end
 
 -- Graphs ------------------------------------------------------------------------------------------------------------
@@ -164,6 +186,7 @@ dictionary("safetensors", with{'"dtype":', '"shape":[', '"data_offsets":[', '"__
   '"BOOL"', '"I64"', "[0]"})
 dictionary("npy", with{"\147NUMPY", "'descr':", "'fortran_order':", "'shape':", "True", "False", "'<f4'", "'>i2'",
   "'|b1'", "(1,)", "()"})
+dictionary("npz", {"PK\1\2", "PK\3\4", "PK\5\6", "PK\6\6", "PK\6\7", "\147NUMPY", ".npy", "/", "\255\255\255\255", "\1\0\8\0"})
 dictionary("params", {"\200\250\147\249", "\201\250\147\249\0\0\0\0", "\201\250\147\249\1\0\0\0",
   "\201\250\147\249\2\0\0\0", "\202\250\147\249\0\0\0\0", "\255\255\255\255\255\255\255\255", "\0\0\0\0\0\0\0\64"})
 dictionary("idx", {"\0\0\8", "\255\255\255\255", "\31\139\8"})
