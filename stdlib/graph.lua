@@ -296,8 +296,11 @@ function Graph:freeze()
   return graph.frozen(native.freeze(self._model, graph.boxes(self)))
 end
 
---- graph.paths(path, epoch) -> the paths of the two files of an export.
+--- graph.paths(path, epoch) -> the paths of the two files of an export. The path is their common beginning.
 function graph.paths(path, epoch)
+  if path == "" or path:sub(-1) == "/" then
+    core.arg_error("export", "path", "the files' path without its ending, such as 'folder/model'", path)
+  end
   local suffix = ""
   if epoch ~= nil then suffix = ("-%04d"):format(args.count("export", "epoch", epoch)) end
   return path .. ".json", path .. suffix .. ".safetensors"

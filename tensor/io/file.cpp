@@ -36,6 +36,7 @@ int FileDescriptor::close() {
 }
 
 FileSource::FileSource(const std::string& path, Gzip gzip) : path_(path) {
+  if (path.empty()) throw Error("load: '': a path is empty (expected the name of a file)");
   if (path.find('\0') != path.npos) throw Error(fmt::format("load: {}: a path with a zero byte", path.c_str()));
   unsigned char magic[3] = {};
   if (HostFiles* files = HostFiles::current()) {
@@ -59,11 +60,15 @@ void FileSource::open_file() {
   limit_ = uint64_t(info.st_size);
 }
 
+void require_zlib_memory(int result, const std::string& path) {
+  if (result == Z_MEM_ERROR) throw OutOfMemory(fmt::format("load: {}: out of memory", path));
+}
+
 void FileSource::start_inflating() {
   limit_ = std::max(kAlwaysAllowed, limit_ * kMaxExpansion);
   packed_.resize(kPackedChunk);
   auto stream = std::make_unique<z_stream>();
-  if (inflateInit2(stream.get(), 15 + 16) != Z_OK) throw OutOfMemory(fmt::format("load: {}: out of memory", path_));
+  require_zlib_memory(inflateInit2(stream.get(), 15 + 16), path_);
   stream_ = std::move(stream);
 }
 
@@ -124,6 +129,7 @@ size_t FileSource::inflate_some(unsigned char* to, size_t bytes) {
     stream_->avail_out = uInt(room);
     const int result = inflate(stream_.get(), Z_NO_FLUSH);
     done += room - stream_->avail_out;
+    require_zlib_memory(result, path_);
     if (result == Z_STREAM_END)
       next_member();
     else if (result != Z_OK && result != Z_BUF_ERROR)

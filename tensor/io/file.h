@@ -88,6 +88,9 @@ class FileSource {
   bool ended_ = false;
 };
 
+// Throws OutOfMemory if the result of a call of zlib says so. inflate allocates its window late, when it needs one.
+void require_zlib_memory(int result, const std::string& path);
+
 // Returns the size in bytes of an array of `shape` with elements of `size` bytes. Throws at byte `at` on overflow.
 uint64_t payload_bytes(const FileSource& file, uint64_t at, const Dims& shape, uint64_t size);
 

@@ -130,7 +130,7 @@ class Archive {
     inflated_ = make_array(Type{DType::kUInt8, {}, {int64_t(member.size)}});
     auto* out = static_cast<unsigned char*>(inflated_.array().data());
     z_stream stream{};
-    if (inflateInit2(&stream, -15) != Z_OK) throw OutOfMemory(fmt::format("load: {}: out of memory", file_.path()));
+    require_zlib_memory(inflateInit2(&stream, -15), file_.path());
     const std::unique_ptr<z_stream, decltype(&inflateEnd)> ended(&stream, inflateEnd);
     uint64_t done = 0, used = 0;
     for (int result = Z_OK; result != Z_STREAM_END;) {
@@ -141,6 +141,7 @@ class Archive {
       stream.next_out = out + done, stream.avail_out = room;
       result = inflate(&stream, Z_NO_FLUSH);
       used += in - stream.avail_in, done += room - stream.avail_out;
+      require_zlib_memory(result, file_.path());
       const bool stuck = in == stream.avail_in && room == stream.avail_out;
       if (result != Z_STREAM_END && (stuck || (result != Z_OK && result != Z_BUF_ERROR)))
         file_.fail_at(start + used, "'{}': the deflated content is damaged ({})", member.name,
@@ -177,6 +178,7 @@ NamedTensors load_npz(const std::string& path) {
   std::set<std::string> names;
   for (const Member& member : archive.members()) {
     std::string name = member.name;
+    if (name.ends_with('/') && member.size == 0) continue;  // a folder, as zip and unzip write it
     if (name.ends_with(".npy")) name.resize(name.size() - 4);
     if (!names.insert(name).second) throw Error(fmt::format("load: {}: two arrays have the name '{}'", path, name));
     out.tensors.emplace_back(std::move(name), archive.array(member));

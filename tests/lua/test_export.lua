@@ -222,6 +222,12 @@ t.test("errors of export", function()
   local plain = nn.block{forward = function(_, x) return x:nonzero() end}
   pg.debug(plain, pg.ones(2))
   t.error_contains(function() plain:export(t.tmp("m")) end, "depends on values")
+  for _, path in ipairs{"", t.tmp("m/")} do
+    for _, exported in ipairs{net, small():freeze(), pg.jit(function(x) return x end)} do
+      t.error_contains(function() exported:export(path) end, "export: bad argument 'path' (expected the files' path without its ending")
+    end
+  end
+  t.error_contains(function() nn.SymbolBlock.imports("") end, "imports: '': a path is empty")
   t.error_contains(function() net:export(t.tmp("no/such/folder")) end, "export: " .. t.tmp("no/such/folder"))
 end)
 

@@ -72,6 +72,9 @@ TEST_CASE("npz: stored and deflated arrays load by name, and a comment may follo
     CHECK(payload(arrays.tensors[1].second) == "xyz");
   }
   CHECK(archive(zip({})).tensors.empty());
+  const NamedTensors nested = archive(zip({{"layer/", ""}, {"layer/a.npy", kArray}}));
+  REQUIRE(nested.tensors.size() == 1);
+  CHECK(nested.tensors[0].first == "layer/a");
 }
 
 TEST_CASE("npz: a file cut at any byte, or with any bit changed, is an error or the same arrays") {
@@ -96,6 +99,7 @@ TEST_CASE("npz: what cannot be read is refused by name") {
   CHECK(contains(refused(zip({{"a.npy", kArray, 0, 0, 1}})), "the checksum of 'a.npy' is wrong"));
   CHECK(contains(refused(zip({{"a.npy", kArray}, {"a", kArray}})), "two arrays have the name 'a'"));
   CHECK(contains(refused(zip({{"a.txt", "text"}})), "t.npz: a.txt: at byte 4: the file ends within the magic string"));
+  CHECK(contains(refused(zip({{"a/", "text"}})), "t.npz: a/: at byte 4: the file ends within the magic string"));
   CHECK(contains(refused(zip({{"a.npy", npy("|O", "1", "12345678")}})), "Python objects are refused"));
 }
 
