@@ -114,7 +114,8 @@ HWY_INLINE V times_normal(D d, V x) {
     // a^2 = square + lost, where the product rounds once
     const V lost = HWY_NATIVE_FMA ? hn::MulSub(a, a, square) : hn::Zero(d);
     const V tail = hn::Mul(hn::Mul(hn::Mul(a, inverse), q), hn::NegMulAdd(hn::Mul(half, lost), e, e));
-    return keep_nan<D>(x, hn::Sub(hn::Max(x, hn::Zero(d)), tail));
+    const V above = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);  // keeps NaN and -0
+    return hn::Sub(above, tail);
   }
 }
 

@@ -152,7 +152,7 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V vtimes_normal(D d, V x) {
   const V a = hn::Min(hn::Abs(x), hn::Set(d, 14.5f));  // beyond it Q is 0
   const auto [q, p, n] = normal_tail(d, a);
-  const V g = hn::Mul(a, q), above = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);  // keeps NaN
+  const V g = hn::Mul(a, q), above = hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);  // keeps NaN and -0
   return hn::Sub(above, scale(d, hn::MulAdd(p, g, g), n));
 }
 

@@ -195,3 +195,20 @@ t.test("gradients of atan2 where squares underflow or overflow", function()
   t.close(slopes(3e200, 4e200, "float64"), {4 / 25 * 1e-200, -3 / 25 * 1e-200}, {rtol = 1e-12, atol = 0})
   t.equal(slopes(0, 0, "float32"), {0, 0})
 end)
+
+t.test("functions that are 0 at 0 keep the sign of zero in every float dtype", function()
+  local names = {"expm1", "log1p", "sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf", "erfinv", "floor", "ceil",
+    "round", "trunc", "sqrt", "leaky_relu", "elu", "selu", "celu", "gelu", "silu", "mish", "hardswish", "hardtanh", "softsign"}
+  for _, dtype in ipairs{"float64", "float32", "float16", "bfloat16"} do
+    for _, n in ipairs{1, 37} do
+      local zero = pg.zeros(n, {dtype = dtype})
+      local function check(name, op)
+        local where = ("%s of %d %s"):format(name, n, dtype)
+        t.check(op(zero):reciprocal():eq(inf):all():item(), where .. ": 0")
+        t.check(op(-zero):reciprocal():eq(-inf):all():item(), where .. ": -0")
+      end
+      for _, name in ipairs(names) do check(name, pg[name]) end
+      check("gelu's tanh form", function(x) return x:gelu{approximate = "tanh"} end)
+    end
+  end
+end)
