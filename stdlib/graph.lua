@@ -290,7 +290,8 @@ function Graph:optimize(passes)
   return graph.new(native.optimize(self._model, passes), graph.boxes(self))
 end
 
---- g:freeze() -> a Graph that owns copies of its tensors. It may run in several threads and Lua states at once.
+--- g:freeze() -> a Graph that owns copies of its tensors. It may run in several threads and Lua states at once. Its random
+--- numbers are those of the state that runs it (see pg.manual_seed).
 function Graph:freeze()
   check("freeze", self)
   return graph.frozen(native.freeze(self._model, graph.boxes(self)))

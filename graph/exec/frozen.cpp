@@ -46,6 +46,8 @@ class Unsuspended {
   Suspender* saved_;
 };
 
+RandomKey advanced(RandomKey key, uint64_t ticks) { return {key.seed, key.tick + ticks}; }
+
 void walk(const Tree& tree, FunctionRef<void(const Tree&)> f) {
   if (tree.kind == Tree::Kind::kInput || tree.kind == Tree::Kind::kOutput) f(tree);
   for (const Tree& value : tree.values) walk(value, f);
@@ -106,7 +108,7 @@ bool FrozenGraph::is_written(size_t output) const {
 }
 
 // `shared` has a second reference of each input, so that no buffer is writable.
-void FrozenGraph::start(std::span<const Value> arguments, Workspace& work) {
+void FrozenGraph::start(Generator* generator, std::span<const Value> arguments, Workspace& work) {
   if (arguments.size() != arguments_.size())
     throw Error(fmt::format("{}: takes {} tensors, got {}", model_.name, arguments_.size(), arguments.size()));
   const std::lock_guard lock(mutex_);
@@ -115,18 +117,26 @@ void FrozenGraph::start(std::span<const Value> arguments, Workspace& work) {
     if (leaves_[k]) work.inputs[k].link(leaves_[k].get(), 0);
   for (size_t k = 0; k < arguments.size(); ++k) work.inputs[size_t(arguments_[k])] = arguments[k].detached();
   for (const Value& input : work.inputs) work.shared.push_back(input);
-  work.keys = generators_;
-  for (size_t g = 0; g < generators_.size(); ++g) generators_[g].tick += model_.graph.ticks[g];
+  for (size_t g = 0; g < generators_.size(); ++g) {
+    const RandomKey key = generator && model_.generators[g].is_default ? generator->state() : generators_[g];
+    work.keys.push_back(key);
+    move(generator, g, key, advanced(key, model_.graph.ticks[g]));
+  }
+}
+
+// Moves generator g of the model if its state is `from`.
+void FrozenGraph::move(Generator* generator, size_t g, RandomKey from, RandomKey to) {
+  if (!generator || !model_.generators[g].is_default) {
+    if (generators_[g] == from) generators_[g] = to;
+  } else if (generator->state() == from) {
+    generator->set_state(to);
+  }
 }
 
 // Returns random numbers that a failed run has not used, unless another run has started since.
-void FrozenGraph::take_back(const std::vector<RandomKey>& keys) {
+void FrozenGraph::take_back(Generator* generator, const std::vector<RandomKey>& keys) {
   const std::lock_guard lock(mutex_);
-  for (size_t g = 0; g < keys.size(); ++g) {
-    RandomKey taken = keys[g];
-    taken.tick += model_.graph.ticks[g];
-    if (generators_[g] == taken) generators_[g] = keys[g];
-  }
+  for (size_t g = 0; g < keys.size(); ++g) move(generator, g, advanced(keys[g], model_.graph.ticks[g]), keys[g]);
 }
 
 void FrozenGraph::finish(const Values& out) {
@@ -147,26 +157,27 @@ void FrozenGraph::execute(Context& ctx, Workspace& work) {
 Values FrozenGraph::run(Context& ctx, std::span<const Value> arguments) {
   Workspace work;
   Values results;
-  run(ctx, arguments, {}, work, results, [] {});
+  run(ctx, ctx.generator.get(), arguments, {}, work, results, [] {});
   return results;
 }
 
-void FrozenGraph::run(Context& ctx, std::span<const Value> arguments, std::span<const Value> targets, Workspace& work,
-                      Values& results, FunctionRef<void()> accept) {
+void FrozenGraph::run(Context& ctx, Generator* generator, std::span<const Value> arguments,
+                      std::span<const Value> targets, Workspace& work, Values& results, FunctionRef<void()> accept) {
   struct Cleared {
     FrozenGraph& graph;
+    Generator* generator;
     Workspace& work;
     bool succeeded = false;
     ~Cleared() {
-      if (!succeeded) graph.take_back(work.keys);
+      if (!succeeded) graph.take_back(generator, work.keys);
       work.clear();
     }
-  } cleared{*this, work};
+  } cleared{*this, generator, work};
   results.clear();
   std::unique_lock turn(turn_, std::defer_lock);
   const Unsuspended whole(model_.writes.empty() ? nullptr : &ctx);
   if (!model_.writes.empty()) turn.lock();
-  start(arguments, work);
+  start(generator, arguments, work);
   if (!targets.empty() && targets.size() == direct_.size()) {
     while (work.targets.size() < model_.graph.outputs.size()) work.targets.emplace_back();
     for (size_t i = 0; i < targets.size(); ++i) work.targets[size_t(direct_[i])] = targets[i].detached();

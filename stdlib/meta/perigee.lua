@@ -2933,7 +2933,7 @@ function Block:summary(...) end
 function Block:export(path, options) end
 
 ---block:freeze([{inputs =}]) -> a Graph that owns copies of the block's tensors. It may run in several threads and Lua
----states at once.
+---states at once. Its random numbers are those of the state that runs it (see pg.manual_seed).
 ---@param options any
 ---@return any
 function Block:freeze(options) end

@@ -239,7 +239,7 @@ function Block:export(path, opts)
 end
 
 --- block:freeze([{inputs =}]) -> a Graph that owns copies of the block's tensors. It may run in several threads and Lua
---- states at once.
+--- states at once. Its random numbers are those of the state that runs it (see pg.manual_seed).
 function Block:freeze(opts)
   args.self("freeze", self, "net")
   return core.require("nn.export").freeze(self, opts)

@@ -184,6 +184,26 @@ t.test("random ops draw the same numbers as the original", function()
   t.check(not e:equal(c), "another draw")
 end)
 
+t.test("a frozen graph draws from the default generator, as the original does", function()
+  local own = pg.Generator(8)
+  local net = nn.block{drop = nn.Dropout(0.5), forward = function(self, x)
+    return self.drop(x:reshape{x:size(1)}), pg.rand(3), pg.rand({3}, {generator = own})
+  end}
+  local x = pg.ones(20)
+  net(x)
+  local frozen = net:freeze()
+  local function draw(f)
+    pg.manual_seed(3)
+    return {pg.train_mode(function() return {f(x)} end), pg.rand(2), pg.train_mode(function() return {f(x)} end)}
+  end
+  t.equal(draw(function(a) return frozen:run(a) end), draw(net))
+  pg.manual_seed(3)
+  local before = pg.rand(2)
+  pg.manual_seed(3)
+  t.error_contains(function() frozen:run(pg.ones(21)) end, "the script read size 20")
+  t.equal(pg.rand(2), before)
+end)
+
 t.test("shapes that a script read are constraints of the graph", function()
   local net = nn.block{forward = function(_, x) return x:reshape{x:size(1) * x:size(2)} end}
   net(pg.ones(2, 3))

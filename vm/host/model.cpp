@@ -84,7 +84,7 @@ void run(const char* function, ModelCall& call, perigee_model* model, perigee_te
     call.arguments.push_back(inputs[i]->value);
   }
   try {
-    model->graph->run(call.ctx, call.arguments, call.targets, call.work, call.results, [&] {
+    model->graph->run(call.ctx, nullptr, call.arguments, call.targets, call.work, call.results, [&] {
       copy_arguments(call);
       accept();
     });
