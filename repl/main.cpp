@@ -184,7 +184,7 @@ lua_State* open_state(bool with_environment) {
 }
 
 int run_in_state(int argc, char** argv, const CommandLine& line) {
-  const vm::StackBase stack;
+  const StackBase stack;
   lua_State* L = open_state(!line.has("-E"));
   if (!L) {
     report("out of memory");

@@ -8,6 +8,7 @@
 #include "graph/plan/fused.h"
 #include "tensor/device_table.h"
 #include "tensor/observer.h"
+#include "tensor/stack_depth.h"
 
 namespace pg {
 
@@ -77,6 +78,7 @@ bool is_true(const View& pred) {
 }  // namespace
 
 void Execution::run_branch(const Step& step) {
+  check_body_depth();
   const size_t taken = is_true(in(step, 0)) ? 0 : 1;
   BodyRun body(*this, step, taken, 1, 0);
   for (size_t k = 1; k < size_t(step.in_count); ++k) body.bind_input(k - 1, in(step, k).data);
@@ -327,7 +329,10 @@ class LoopRun {
   SmallVector<RowWriter, 2> rows_;
 };
 
-void Execution::run_loop(const Step& step) { LoopRun(*this, step)(); }
+void Execution::run_loop(const Step& step) {
+  check_body_depth();
+  LoopRun(*this, step)();
+}
 
 // Returns the growing buffer of a stacked output of unknown length, or null if the number of rows is fixed.
 Ref<Buffer>* Execution::stack_of(int32_t view) const {

@@ -5,6 +5,7 @@
 #include "graph/passes/rewrite.h"
 #include "tensor/device_table.h"
 #include "tensor/settings.h"
+#include "tensor/stack_depth.h"
 
 namespace pg {
 namespace {
@@ -141,6 +142,7 @@ class Selection {
 // Replaces the bodies of branches and loops by better(body).
 template <class Better>
 void improve_bodies(Graph& graph, const Better& better) {
+  check_body_depth();
   for (Node& node : graph.nodes) {
     if (!is_control(node)) continue;
     change_bodies(node, [&](const Graph& body) -> std::shared_ptr<const Graph> {

@@ -14,6 +14,7 @@
 #include "graph/plan/simultaneous.h"
 #include "tensor/device_table.h"
 #include "tensor/settings.h"
+#include "tensor/stack_depth.h"
 
 namespace pg {
 namespace {
@@ -465,6 +466,7 @@ const Plan& Plan::node_by_node() const {
 void verify_plans(bool on) { verify_flag() = on; }
 
 std::shared_ptr<const Plan> make_plan(const Graph& specialized, const PlanOptions& options) {
+  check_body_depth();
   std::shared_ptr<const Plan> plan = Planner(specialized, options).build();
   if (verify_flag()) verify(*plan);
   return plan;

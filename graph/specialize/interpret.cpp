@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tensor/rule.h"
+#include "tensor/stack_depth.h"
 
 namespace pg {
 namespace {
@@ -17,6 +18,7 @@ Values part(const Values& values, size_t first, size_t count) {
 }  // namespace
 
 Values TraceInterpreter::interpret(const Graph& graph, std::span<const Value> inputs) {
+  check_body_depth();
   Frame frame{&graph, std::vector<Values>(graph.nodes.size()), {}, {}, 0};
   for (size_t k = 0; k < graph.inputs.size(); ++k) frame.values[size_t(graph.inputs[k])].push_back(inputs[k]);
   for (const TypeGuard& guard : graph.guards) frame.guards.push_back(&guard);

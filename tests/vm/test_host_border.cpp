@@ -331,6 +331,24 @@ TEST_CASE("host border: what scripts nest stops before the end of a small stack"
   for (const size_t kib : {128, 256, 1024, 8192}) check_nesting(nested, kib);  // the last is the usual one
 }
 
+TEST_CASE("host border: loops and branches that nest too deep for a small stack are an error") {
+  const char* const nested[] = {
+      R"(local pg = require 'perigee'
+         local function nest(n, x)
+           if n == 0 then return x * x end
+           return pg.loop(1, function(_, v) return nest(n - 1, v) end, x)
+         end
+         for n = 1, 100 do pg.grad(function(x) return nest(n, x):sum() end)(pg.ones(2)) end)",
+      R"(local pg = require 'perigee'
+         local function nest(n, x)
+           if n == 0 then return x * x end
+           return pg.cond(x:sum():gt(0), function() return nest(n - 1, x) end, function() return x end)
+         end
+         for n = 1, 100 do pg.grad(function(x) return nest(n, x):sum() end)(pg.ones(2)) end)",
+  };
+  check_nesting(nested, 128);
+}
+
 TEST_CASE("host border: calls fit the half of a small stack that scripts leave") {
   const std::string start = R"(
       local pg = require "perigee"

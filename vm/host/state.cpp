@@ -115,7 +115,7 @@ class Entered {
   const ScopedFiles files_;
   const vm::Output output_;
   const vm::Output* const outer_output_;
-  const vm::StackBase stack_;
+  const StackBase stack_;
 };
 
 [[noreturn]] void rethrow(perigee_state& state, int code, Caught& caught) {

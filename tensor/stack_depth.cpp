@@ -1,11 +1,13 @@
-#include "vm/call_depth.h"
+#include "tensor/stack_depth.h"
 
 #include <pthread.h>
 
 #include <cstddef>
 #include <utility>
 
-namespace pg::vm {
+#include "tensor/error.h"
+
+namespace pg {
 namespace {
 
 constexpr ptrdiff_t kUnknownRoom = ptrdiff_t(512) << 10;
@@ -50,8 +52,11 @@ StackBase::~StackBase() {
 
 bool is_too_deep() { return base && base - here() > room; }
 
-void check_call_depth(lua_State* L, const char* what) {
-  if (is_too_deep()) luaL_error(L, "stack overflow (%s)", what);
+void check_body_depth() {
+  if (is_too_deep())
+    throw Error(
+        "stack overflow (branches and loops nest too deep for the stack of this thread; use one with a larger "
+        "stack, or fewer levels)");
 }
 
-}  // namespace pg::vm
+}  // namespace pg
