@@ -24,9 +24,9 @@ function files.save(path, tensors)
   core.save_tensors(path, tensors)
 end
 
---- pg.load(path) -> the tensors of a .safetensors or .npz file by name, or the tensor of a .npy file. Of a .params file of
---- MXNet the arrays by name, or as a list if they have no names; sparse ones become dense. NumPy's int16 and uint16 become
---- int32, uint32 and uint64 int64.
+--- pg.load(path) -> the tensors of a .safetensors or .npz file by name, or the tensor of a .npy file. Files in an .npz
+--- archive that are not arrays are left out. Of a .params file of MXNet the arrays by name, or as a list if they have no
+--- names; sparse ones become dense. NumPy's int16 and uint16 become int32, uint32 and uint64 int64.
 function files.load(path)
   local tensors = core.load_tensors(args.string("load", "path", path), "load")
   return tensors

@@ -8803,9 +8803,9 @@ function pg.keep(x) end
 ---@return any
 function pg.live(f) end
 
----pg.load(path) -> the tensors of a .safetensors or .npz file by name, or the tensor of a .npy file. Of a .params file of
----MXNet the arrays by name, or as a list if they have no names; sparse ones become dense. NumPy's int16 and uint16 become
----int32, uint32 and uint64 int64.
+---pg.load(path) -> the tensors of a .safetensors or .npz file by name, or the tensor of a .npy file. Files in an .npz
+---archive that are not arrays are left out. Of a .params file of MXNet the arrays by name, or as a list if they have no
+---names; sparse ones become dense. NumPy's int16 and uint16 become int32, uint32 and uint64 int64.
 ---@param path any
 ---@return any
 function pg.load(path) end

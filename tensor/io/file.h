@@ -110,6 +110,9 @@ struct StoredInteger {
 // Reads a contiguous CPU array of the type `from.widened()`. Throws for a value that it cannot hold.
 Value read_widened(FileSource& file, StoredInteger from, const Dims& shape, std::string_view what);
 
+// The start of an npy file.
+inline constexpr std::string_view kNpyMagic = "\x93NUMPY";
+
 // Reads the rest of a file as an npy file.
 Value read_npy(FileSource& file);
 

@@ -10,7 +10,6 @@
 namespace pg {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr uint64_t kMaxHeader = uint64_t(1) << 20;
 
 struct TypeCode {
@@ -140,7 +139,7 @@ class HeaderReader {
 Description read_description(FileSource& file) {
   char magic[8];
   file.read(magic, sizeof magic, "the magic string");
-  if (std::string_view(magic, 6) != kMagic) file.fail_at(0, "not an npy file");
+  if (std::string_view(magic, 6) != kNpyMagic) file.fail_at(0, "not an npy file");
   const int major = static_cast<unsigned char>(magic[6]), minor = static_cast<unsigned char>(magic[7]);
   if (major < 1 || major > 3 || minor != 0) file.fail_at(6, "npy version {}.{} is not supported", major, minor);
   uint32_t length = 0;
@@ -184,7 +183,7 @@ std::string make_header(const Value& value) {
   if (value.rank() == 1) shape.resize(shape.size() - 1);
   std::string text = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}), }}",
                                  size_of(value.dtype()) == 1 ? '|' : '<', code_of(value.dtype()), shape);
-  const size_t before = kMagic.size() + 2 + 2;
+  const size_t before = kNpyMagic.size() + 2 + 2;
   const size_t total = (before + text.size() + 1 + 63) / 64 * 64;
   text.resize(total - before - 1, ' ');
   return text + "\n";
@@ -221,7 +220,7 @@ void save_npy(const std::string& path, const Value& value) {
   const std::string header = make_header(host);
   write_file_atomic(path, [&](FileSink& sink) {
     const uint16_t length = uint16_t(header.size());
-    sink.write(kMagic);
+    sink.write(kNpyMagic);
     sink.write(std::string_view("\1\0", 2));
     sink.write(&length, sizeof length);
     sink.write(header);

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kMemberMagic{"PK\3\4", 4}, kEntryMagic{"PK\1\2", 4}, kEndMagic{"PK\5\6", 4},
     kEnd64Magic{"PK\6\6", 4}, kLocator64Magic{"PK\6\7", 4};
+constexpr std::string_view kSuffix = ".npy";
 constexpr uint64_t kMemberSize = 30, kEntrySize = 46, kEndSize = 22, kEnd64Size = 56, kLocator64Size = 20;
 constexpr uint64_t kMaxComment = 0xffff, kIn64 = 0xffffffff;  // kIn64: the number is in a zip64 field
 constexpr uint64_t kMaxDeflate = 1032;                        // the largest expansion of a deflated stream
@@ -39,7 +40,9 @@ class Archive {
     return out;
   }
 
+  // Returns the array of a member, and no value for a directory or another file.
   Value array(const Member& member) {
+    if (member.name.ends_with('/')) return {};
     if (member.flags & 1) file_.fail_at(member.at, "'{}' is encrypted", member.name);
     const uint64_t start = content_of(member);
     const std::string_view packed = text_.substr(start, member.packed);
@@ -160,6 +163,7 @@ class Archive {
       crc = crc32(uLong(crc), reinterpret_cast<const Bytef*>(piece.data()), uInt(piece.size()));
     }
     if (crc != member.crc) file_.fail_at(member.at, "the checksum of '{}' is wrong: the file is damaged", member.name);
+    if (!member.name.ends_with(kSuffix) && !content.starts_with(kNpyMagic)) return {};
     FileSource source(fmt::format("{}: {}", file_.path(), member.name), content);
     return read_npy(source);
   }
@@ -176,13 +180,18 @@ NamedTensors load_npz(const std::string& path) {
   Archive archive(path);
   NamedTensors out;
   std::set<std::string> names;
-  for (const Member& member : archive.members()) {
+  const std::vector<Member> members = archive.members();
+  for (const Member& member : members) {
+    Value array = archive.array(member);
+    if (!array.defined()) continue;
     std::string name = member.name;
-    if (name.ends_with('/') && member.size == 0) continue;  // a folder, as zip and unzip write it
-    if (name.ends_with(".npy")) name.resize(name.size() - 4);
+    if (name.ends_with(kSuffix)) name.resize(name.size() - kSuffix.size());
     if (!names.insert(name).second) throw Error(fmt::format("load: {}: two arrays have the name '{}'", path, name));
-    out.tensors.emplace_back(std::move(name), archive.array(member));
+    out.tensors.emplace_back(std::move(name), std::move(array));
   }
+  if (out.tensors.empty() && !members.empty())
+    throw Error(fmt::format("load: {}: none of the {} files in the archive is an npy array (the first is '{}')", path,
+                            members.size(), members[0].name));
   return out;
 }
 

@@ -77,6 +77,13 @@ TEST_CASE("npz: stored and deflated arrays load by name, and a comment may follo
   CHECK(nested.tensors[0].first == "layer/a");
 }
 
+TEST_CASE("npz: directories and files that are not arrays are left out") {
+  const NamedTensors arrays = archive(zip({{"a/", ""}, {"a/x.npy", kArray}, {"note.txt", "text"}, {"raw", kArray, 8}}));
+  REQUIRE(arrays.tensors.size() == 2);
+  CHECK(arrays.tensors[0].first == "a/x");
+  CHECK(arrays.tensors[1].first == "raw");
+}
+
 TEST_CASE("npz: a file cut at any byte, or with any bit changed, is an error or the same arrays") {
   for (const uint16_t method : {0, 8}) {
     const std::string whole = zip({{"a.npy", kArray, method}});
@@ -98,8 +105,8 @@ TEST_CASE("npz: what cannot be read is refused by name") {
   CHECK(contains(refused(zip({{"a.npy", kArray, 0, 1}})), "'a.npy' is encrypted"));
   CHECK(contains(refused(zip({{"a.npy", kArray, 0, 0, 1}})), "the checksum of 'a.npy' is wrong"));
   CHECK(contains(refused(zip({{"a.npy", kArray}, {"a", kArray}})), "two arrays have the name 'a'"));
-  CHECK(contains(refused(zip({{"a.txt", "text"}})), "t.npz: a.txt: at byte 4: the file ends within the magic string"));
-  CHECK(contains(refused(zip({{"a/", "text"}})), "t.npz: a/: at byte 4: the file ends within the magic string"));
+  CHECK(contains(refused(zip({{"a.npy", "text"}})), "t.npz: a.npy: at byte 4: the file ends within the magic string"));
+  CHECK(contains(refused(zip({{"a/", ""}, {"a.txt", "text"}})), "none of the 2 files in the archive is an npy array"));
   CHECK(contains(refused(zip({{"a.npy", npy("|O", "1", "12345678")}})), "Python objects are refused"));
 }
 
