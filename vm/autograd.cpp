@@ -210,6 +210,7 @@ BackwardOptions read_options(lua_State* L, int i) {
 
 // backward(heads, grads or nil, options or nil)
 int run_backward(lua_State* L, State& state) {
+  state.relieve_backward(L);
   state.update_modes();
   Running running(state, L);
   check_options(L, state, 3, "backward", {"retain_graph", "create_graph", "train_mode"});

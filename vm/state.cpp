@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <unordered_set>
 
@@ -318,9 +319,19 @@ void State::relieve_pressure(lua_State* L) {
       pending_bytes -=
           std::clamp<int64_t>((heap_kb << 9) - kStepBytes, 0, budget / 2);  // a cycle of a large heap has ended: pause
   });
+  if (look || bytes >= budget) settled_bytes = live_bytes;
   const auto end = std::chrono::steady_clock::now();
   const double took = double((end - begin).count()), since = double((end - std::exchange(last_step, end)).count());
   collector_share += (took / std::max(since, 1.0) - collector_share) / 16;
+}
+
+void State::relieve_backward(lua_State* L) {
+  if (collecting) return;
+  settled_bytes = std::min(settled_bytes, live_bytes);
+  const int64_t heap_kb = lua_gc(L, LUA_GCCOUNT, 0);  // a cycle takes less time than the passes over so many bytes
+  if (live_bytes - settled_bytes < std::max(heap_kb << 13, kLongStepBytes)) return;
+  pending_bytes = std::numeric_limits<int64_t>::max();  // a full cycle is due
+  relieve_pressure(L);
 }
 
 void State::collect_garbage(lua_State* L) {

@@ -170,6 +170,7 @@ class State : public Dynamics {
   std::vector<std::unique_ptr<Observer>> observers;      // the last one is that of ctx
 
   int64_t live_bytes = 0;     // bytes held by boxes of this state
+  int64_t settled_bytes = 0;  // of these, at most what the last full collection left
   int64_t pending_bytes = 0;  // bytes allocated since the collector's last step; negative while no step is due
   int64_t tensors = 0;
 
@@ -205,6 +206,9 @@ class State : public Dynamics {
   void make_room(lua_State* L) {
     if (pending_bytes >= room_bytes) relieve_pressure(L);
   }
+  // The same at the start of backward, which holds the most memory. The boxes of temporaries that the forward pass has
+  // left keep what the tape does not, or would free soon: if they may have much, they are collected first.
+  void relieve_backward(lua_State* L);
   static constexpr int64_t kStepBytes = int64_t(1) << 20;  // the bytes after which the collector makes a step
   int64_t room_bytes = kStepBytes;                         // the same at the start of a call; see set_gc_stress
 
