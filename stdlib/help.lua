@@ -187,10 +187,11 @@ Modules: pg.nn pg.loss pg.optim pg.init pg.data pg.metric pg.autograd pg.linalg 
 pg.help(f), pg.help(module) and pg.help("name") explain more, such as pg.help("softmax") or pg.help(pg.nn.Dense).
 Ops (most are also methods of tensors):]]
 
-local function keys_of(t)
+-- Returns the public names of the methods of tensors, also of those that no script has called.
+local function method_names()
   local names = {}
-  for key, value in pairs(t) do
-    if type(key) == "string" and not key:find("^_") and type(value) ~= "string" then names[#names + 1] = key end
+  for name in pairs(core.tensor_methods) do
+    if not name:find("^_") then names[#names + 1] = name end
   end
   table.sort(names)
   return names
@@ -357,7 +358,7 @@ function help.text(...)
   elseif type(what) == "function" then text = of_function(what)
   elseif type(what) == "table" then text = of_table(what)
   elseif core.is_tensor(what) then
-    text = "A tensor, " .. core.describe(what) .. ". Its methods:\n" .. columns(keys_of(core.tensor_methods))
+    text = "A tensor, " .. core.describe(what) .. ". Its methods:\n" .. columns(method_names())
   else core.arg_error("help", "what", "a function, a module, a class or a name", what) end
   if text then return text end
   if type(what) ~= "string" then return "No documentation for this " .. type(what) .. "." end

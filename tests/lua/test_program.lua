@@ -59,6 +59,8 @@ t.test("tensors always have the same methods and fields", function()
   ]])
   expect("'" .. path .. "'", "true\ttrue\n", "", 0)
   expect([[-e 'local x = pg.ones(2):attach_grad(); x.grad_req = "add"; print(x:zero_grad().grad_req)']], "add\n", "", 0)
+  expect([[-e 'local text = pg.testing.core.require("help").text(pg.ones(1))
+    for name in ("backward gru iter lstm rnn set_data tap zero_grad"):gmatch("%S+") do assert(text:find("%f[%w_]" .. name .. "%f[^%w_]"), name) end']], "", "", 0)
 end)
 
 t.test("-e runs text, in order, with pg", function()
