@@ -55,7 +55,11 @@ end
 function catalog.list()
   local list = {}
   walk(list, "", core.pg, {})
-  for _, name in ipairs(sorted(core.tensor_methods)) do add(list, "x:" .. name, core.tensor_methods[name]) end
+  local methods = core.tensor_methods
+  for _, name in ipairs(sorted(methods)) do
+    if type(methods[name]) == "string" then core.require(methods[name]) end  -- see init.lua
+    add(list, "x:" .. name, methods[name])
+  end
   return list
 end
 
