@@ -8,6 +8,7 @@ local raw_metatable = core.introspect.raw_metatable
 local complete = {}
 
 local most_steps = 50  -- metatables that are followed
+local most_bytes = 2000  -- of the text that are looked at, from its end: the work grows with their square
 
 local function meta(value, field)
   local metatable = raw_metatable(value)
@@ -196,10 +197,7 @@ local function path_start(text)
   return takes_path and last + 1 or nil
 end
 
---- complete.search(session, text) -> the length of the text before the word that it ends with, and what may stand in
---- place of the word: a chain of names, the keys of options in `f(x, {…`, the keys of a table in `t["…`, the path of a
---- file in another string, or a command `:…`.
-function complete.search(session, text)
+local function search(session, text)
   local first = text:find("[^ \t]")
   if first and text:sub(first, first) == ":" and not text:find(" ", first, true) then
     return first - 1, beginning(core.require("tools.prompt").names(), text:sub(first), " ")
@@ -220,9 +218,19 @@ function complete.search(session, text)
   return #chain.head, list[1] and list or names_of(session, chain)
 end
 
+--- complete.search(session, text) -> the length of the text before the word that it ends with, and what may stand in
+--- place of the word: a chain of names, the keys of options in `f(x, {…`, the keys of a table in `t["…`, the path of a
+--- file in another string, or a command `:…`.
+function complete.search(session, text)
+  local skipped = math.max(0, #text - most_bytes)
+  local length, list = search(session, text:sub(skipped + 1))
+  return skipped + length, list
+end
+
 --- complete.signature(session, text) -> the arguments of the innermost call that the text has opened, as one line, or
 --- nil.
 function complete.signature(session, text)
+  text = text:sub(-most_bytes)
   local _, brackets = scan(text)
   for level = #brackets, 1, -1 do
     local line = ask(session, "signature", text, brackets, level)

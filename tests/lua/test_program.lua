@@ -61,6 +61,23 @@ t.test("tensors always have the same methods and fields", function()
   expect([[-e 'local x = pg.ones(2):attach_grad(); x.grad_req = "add"; print(x:zero_grad().grad_req)']], "add\n", "", 0)
   expect([[-e 'local text = pg.testing.core.require("help").text(pg.ones(1))
     for name in ("backward gru iter lstm rnn set_data tap zero_grad"):gmatch("%S+") do assert(text:find("%f[%w_]" .. name .. "%f[^%w_]"), name) end']], "", "", 0)
+  expect([[-e 'for _, entry in ipairs(pg.testing.core.require("support.catalog").list()) do
+    assert(entry.name:sub(1, 2) ~= "x:" or type(entry.value) == "function", entry.name) end']], "", "", 0)
+end)
+
+t.test("completion looks at the end of a long line", function()
+  local complete = require("perigee").testing.core.require("tools.complete")
+  local looks = 0
+  local session = {
+    globals = {name = 1}, files = function() return {} end, locals = function() return {} end,
+    local_of = function() looks = looks + 1 end,
+  }
+  local line = ("f("):rep(20000)
+  local length, names = complete.search(session, line .. "na")
+  t.equal(length, #line)
+  t.equal(names, {"name"})
+  t.equal(complete.signature(session, line), nil)
+  t.check(looks < 2000, looks)
 end)
 
 t.test("-e runs text, in order, with pg", function()
